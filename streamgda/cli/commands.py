@@ -19,7 +19,6 @@ from streamgda.cli.errors import Refused, Skipped, describe
 from streamgda.cli.main import MODELS, given, value_of
 from streamgda.cli.running import report, running
 from streamgda.cli.words import as_options, flag
-from streamgda.data.blocks.labels import kinds_known
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import FileSource, Source
 from streamgda.data.sources.files.formats import dataset_at
@@ -469,11 +468,7 @@ def _source_of(
         options["exclude"] = [*options.get("exclude", ()), *without]
     source = sg.scan(path, **{**options, **given("scan")})
     known_by = None if saved is None else maps_and_model(saved)[1]
-    return (
-        source
-        if saved is None
-        else source.with_kinds(kinds_known(getattr(known_by, "statistics_", known_by)))
-    )
+    return source if saved is None else source.with_kinds_of(getattr(known_by, "statistics_", known_by))
 
 
 def _part_of(data: Paths, *, is_test: bool, saved: Any = None, without: Paths = ()) -> Source:

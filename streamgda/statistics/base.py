@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, islice
+from operator import is_not
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -416,7 +417,13 @@ class Statistics(Locked, ABC):
 
     def digest(self) -> str:
         """SHA-256 of all that is held, in hexadecimal: the same for equal states, on any machine."""
-        return table_digest(*self.to_columns())
+        with self.lock:
+            described = self.schema, self.rule, self._n_dropped  # which may change while the moments stay
+            before, digest = self._made.get("digest", ((), ""))
+            if not before or any(map(is_not, before, described)):
+                digest = table_digest(*self.to_columns())
+                self._made["digest"] = described, digest
+            return str(digest)
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:

@@ -313,6 +313,17 @@ def test_files_of_one_size_and_time_that_swap_names_are_read_anew(tmp_path):
     assert pq.read_table(tmp_path / "out") == pq.read_table(tmp_path / "fresh")
 
 
+def test_the_digest_of_statistics_follows_each_change():
+    first = accumulate(scan_arrow(pa.table({"a": [1.0, 2.0, np.nan], "y": [0, 1, 1]}), "y", missing="drop"))
+    copy = first.copy()
+    seen = {first.digest(), copy.update(pa.table({"a": [3.0]}), [1]).digest(), (first + first).digest()}
+    copy = first.copy()
+    for name, other in (("schema", first.schema.with_types(("a",), ())), ("_n_dropped", 2)):
+        setattr(copy, name, other)  # as a state is described anew, whose rows stay
+        seen.add(copy.digest())
+    assert len(seen) == 5
+
+
 # ---------------------------------------------------------------------- the ways to name a dataset
 
 

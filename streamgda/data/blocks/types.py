@@ -69,12 +69,10 @@ def decoded_schema(schema: pa.Schema) -> pa.Schema:
 
 def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch whose columns of views and runs are plain ones."""
-    schema = batch.schema
-    wanted = decoded_schema(schema)
-    if wanted is schema:
+    if _ENCODED.isdisjoint([kind.id for kind in batch.schema.types]):
         return batch
     columns = [plain(one) if one.type.id in _ENCODED else one for one in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+    return pa.RecordBatch.from_arrays(columns, schema=decoded_schema(batch.schema))
 
 
 def plain_table(table: pa.Table) -> pa.Table:

@@ -308,15 +308,10 @@ class Source(Picklable, ABC):
         """Whether labels or categories are keys of folders."""
         return False
 
-    def with_kinds(self, kinds: Mapping[str | None, str], *, together: bool = False) -> Self:
-        """The same source, whose keys of folders are read as labels and categories of these kinds.
+    def with_kinds_of(self, state: Any, *, together: bool = False) -> Self:
+        """The same source, whose keys of folders are read as the labels and categories of statistics are.
 
-        Parameters
-        ----------
-        kinds : mapping of str to str
-            "int", "str" or "bool" for each column with categories, and for the labels, at None.
-        together : bool, default=False
-            Whether a key is read so only if all its values can be.
+        With `together`, a key is read so only if all its values can be.
         """
         return self
 

@@ -208,7 +208,8 @@ def made_columns(columns: Mapping[str, pa.Array], roles: Roles, row_name: Places
 
 def _dates(columns: Mapping[str, pa.Array], roles: Roles) -> tuple[str, ...]:
     """The features among the columns of a batch that are dates."""
-    return tuple(name for name in (*roles.dates, *roles.computed) if is_date(columns[name].type))
+    names = (name for name in (*roles.dates, *roles.derived) if name in columns)
+    return tuple(name for name in names if is_date(columns[name].type))
 
 
 def _numbers(columns: Mapping[str, pa.Array], roles: Roles, row_name: Places) -> Features:

@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 
 from streamgda.data.blocks.block import FoldRule
-from streamgda.data.blocks.labels import kinds_known
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import as_html, listed
 from streamgda.data.sources.base import FileSource, Source
@@ -447,8 +446,7 @@ class StatisticsLedger:
         with self._naming(known):
             source = source.as_read(known).rescanned()
         if known and source.before_maps.reads_keys:
-            kinds = kinds_known(total_of(before.state(self._empty)))
-            source = source.with_kinds(kinds, together=True)
+            source = source.with_kinds_of(total_of(before.state(self._empty)), together=True)
         if not known.get("maps"):  # which are given the features in an order of their own
             source = source.in_order_of(known.get("features") or ())
         if self.groups is not None:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
 from streamgda.data.blocks.block import Block, remedying
-from streamgda.data.blocks.labels import kinds_known, position_of
+from streamgda.data.blocks.labels import position_of
 from streamgda.data.blocks.schema import MadeColumns
 from streamgda.data.blocks.wording import RowError, check_known, counted, listed
 from streamgda.data.sources.base import Source
@@ -212,7 +212,7 @@ def with_features_of(model: Model, source: S, maps: Pipeline | None = None) -> S
     """
     ours = features_of(model)
     step, maps = _computing(maps)
-    source = source.with_kinds(kinds_known(model.statistics_))
+    source = source.with_kinds_of(model.statistics_)
     if step is not None:
         computing = source.with_computed(step.referenced, step.computed)
         check_known(step.features, computing.feature_names or (), repr(source))

@@ -115,7 +115,8 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     def __new__(cls, *args: Any, **params: Any) -> Self:
         """An estimator that `__init__` has not seen yet; TypeError for a parameter of an older version."""
-        check_not_renamed(cls._get_param_names(), params, TypeError)
+        if params:
+            check_not_renamed(cls._get_param_names(), params, TypeError)
         model: Self = super().__new__(cls)
         return model
 
@@ -654,7 +655,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         """A hash of the class, of the parameters apart from some, and of all that was learnt."""
         from streamgda.data.storage.identity import identity_of  # and with it pyarrow, where it is used
 
-        is_fitted = self.__sklearn_is_fitted__()
+        is_fitted = "statistics_" in self.__dict__
         with at_one_moment(self) if is_fitted else nullcontext() as statistics:
             learnt = None if statistics is None else statistics.digest()
             beside = self._types, self._announced, self._beside_statistics() if is_fitted else {}

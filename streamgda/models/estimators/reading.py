@@ -350,7 +350,7 @@ def source_to_learn(
     source = as_source(X, y, sample_weight, encoding=model._encoding, missing=missing)
     if names:
         source = source.with_dates(model.statistics_.schema_of_rows.dates).in_order_of(names)
-        source = source.with_kinds(labels.kinds_known(model.statistics_))
+        source = source.with_kinds_of(model.statistics_)
     source = source.pinned()
     model._prepare_for(source, scheduler)
     read = partial(resolve_name(JOBS["read"]), source, scheduler=scheduler, progress=progress)

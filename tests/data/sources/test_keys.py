@@ -103,6 +103,8 @@ def test_labels_are_read_as_a_model_knows_them_or_as_they_are_declared(tmp_path)
     declared = scan_parquet(tmp_path, "kind", features=["x"], hive_types={"kind": "string"})
     model = LinearDiscriminantAnalysis().fit(declared)
     assert evaluate(model, mixed).accuracy == evaluate(model, declared).accuracy
+    with pytest.warns(UserWarning, match="'kind' of folders is read as text"):
+        predict_dataset(model, tmp_path, tmp_path.with_name(f"{tmp_path.name} out"), keep=["kind"])
     for path in paths_to(tmp_path / "kind=1"):
         source = scan_parquet(path, "kind", features=["x"])
         assert accumulate(source).classes.tolist() == [1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -27,7 +27,8 @@ _DIGITS = re.compile("-?[0-9]+")
 
 _OF_NUMBERS = (pa.int32(), pa.int64())
 
-_TYPES = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
+TYPES = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
+"""The types of the kinds of labels and categories."""
 
 _COMPARED = (pa.string(), pa.int64(), pa.float64(), pa.date32(), pa.timestamp("us"))
 """The types of what a filter may compare keys with."""
@@ -40,16 +41,19 @@ class Absent:
     kind: pa.DataType
 
 
-def keys_in(folder: str) -> dict[str, Any]:
-    """The keys in the path of a folder; a whole number if its digits are written as usual, else text.
+def keys_in(folder: str, columns: Collection[str] = ()) -> dict[str, Any]:
+    """The keys in the path of a folder, but those that are columns too.
+
+    A key is a whole number if its digits are written as usual, else text.
 
     Examples
     --------
     >>> keys_in("sales/store=7/zip=07/day=2026-01-31")
     {'store': 7, 'zip': '07', 'day': '2026-01-31'}
     """
-    pairs = (part.partition("=") for part in folder.split("/"))
-    return {unquote(name): _as_written(unquote(value)) for name, equals, value in pairs if equals}
+    parts = (part.partition("=") for part in folder.split("/"))
+    pairs = ((unquote(name), unquote(value)) for name, equals, value in parts if equals)
+    return {name: _as_written(value) for name, value in pairs if name not in columns}
 
 
 def _as_written(text: str) -> Any:
@@ -188,18 +192,3 @@ def warn_of_differing(name: str, path: str) -> None:
         f"out of the files, or rename the folders, if that is wrong",
         stacklevel=callers_level(),
     )
-
-
-def schema_read(schema: pa.Schema, kinds: Mapping[str, str]) -> pa.Schema:
-    """A schema with the types in which keys are read as labels or categories of these kinds."""
-    for i, one in enumerate(schema):
-        kind = kinds.get(one.name)
-        if kind is not None and not (kind == "int" and pa.types.is_integer(one.type)):
-            schema = schema.set(i, one.with_type(_TYPES[kind]))
-    return schema
-
-
-def without(keys: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The keys but some."""
-    others = set(names)
-    return {name: value for name, value in keys.items() if name not in others}

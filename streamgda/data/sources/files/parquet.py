@@ -5,7 +5,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -13,6 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from streamgda.data.blocks.block import Missing
+from streamgda.data.blocks.labels import kinds_known
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known, counted
@@ -23,7 +24,7 @@ from streamgda.data.sources.columns.expressions import Filter
 from streamgda.data.sources.columns.names import check_named
 from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.files.discovery import find_files
-from streamgda.data.sources.files.keys import read_as, schema_read
+from streamgda.data.sources.files.keys import fits, read_as, warn_of_mixed
 from streamgda.data.sources.files.planning import Dataset, unified_types
 from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups
 from streamgda.data.sources.splits import InputFile, Split
@@ -165,9 +166,12 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         files = (self._dataset.plan([file], self._options) for file in self._files())
         return (split for (file,) in files for split in file.splits)
 
-    def _files(self) -> list[InputFile]:
+    def _files(self, keep: Collection[str] = ()) -> list[InputFile]:
         """The files that neither the filter, by their partition, nor the part rules out."""
-        self._dataset.warn_of_mixed(self._roles, self._options.keep)
+        read = {self.target, *keep}.difference(self._dataset.types.names, self._roles.kinds, self.encoded)
+        for name, values in self._dataset.values_of_keys.items():
+            if name in read:
+                warn_of_mixed(name, values)
         files, name_of = self._dataset.files(self._filter), self._options.name_of
         for depth, part in enumerate(self._roles.parts):
             files = [file for file in files if part.has_file(name_of(file.path), depth)]
@@ -182,7 +186,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         options = replace(self._options, roles=roles, keep=tuple(keep), kinds=kinds)
         splits: list[Any] = []
         last = {}  # file with each schema
-        for file in self._dataset.plan(self._files(), options, each):
+        for file in self._dataset.plan(self._files(keep), options, each):
             splits += file.splits
             last[id(file.columns)] = file
         return splits, unified_types(keep, schema, last.values())
@@ -209,11 +213,14 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         """The same source with the features that were read before, unless it was scanned for other ones."""
         return self._with_roles(self._roles.as_read(read_options))
 
-    def with_kinds(self, kinds: Mapping[str | None, str], *, together: bool = False) -> Self:
-        """The same source, whose keys of folders are read as labels and categories of these kinds."""
-        columns = {self.target if name is None else name: kind for name, kind in kinds.items()}
-        known = self._dataset.kinds_that_fit(columns, together=together)
-        return self._with_roles(replace(self._roles, kinds=known))
+    def with_kinds_of(self, state: Any, *, together: bool = False) -> Self:
+        """The same source, whose keys of folders are read as labels and categories of a state are."""
+        if not (values := self._dataset.values_of_keys):
+            return self
+        kinds = {self.target if name is None else name: kind for name, kind in kinds_known(state).items()}
+        known = {name: kind for name, kind in kinds.items() if name in values}
+        fitting = {name: kind for name, kind in known.items() if not together or fits(values[name], kind)}
+        return self._with_roles(replace(self._roles, kinds=fitting))
 
     @property
     def reads_keys(self) -> bool:
@@ -222,9 +229,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     @property
     def _known(self) -> tuple[pa.Schema, str]:
-        schema, first = self._dataset.schema, next(iter(self._dataset.listing.files))
-        kinds = self._dataset.kinds_that_fit(self._options.kinds, together=True)
-        return schema_read(schema, kinds), first
+        return self._dataset.schema_as(self._options.kinds), next(iter(self._dataset.listing.files))
 
     def _set_roles(self, roles: Roles) -> None:
         super()._set_roles(roles)

@@ -31,6 +31,7 @@ from streamgda.data.sources.columns.types import FIRST_ROWS, label_kind
 from streamgda.data.sources.files.discovery import HAS_DEFAULT, Listing, Location, field_numbers
 from streamgda.data.sources.files.errors import decoding, opening
 from streamgda.data.sources.files.keys import (
+    TYPES,
     Absent,
     Keys,
     as_type,
@@ -43,8 +44,6 @@ from streamgda.data.sources.files.keys import (
     typed,
     types_to_compare,
     warn_of_differing,
-    warn_of_mixed,
-    without,
 )
 from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups, read_buffer
 from streamgda.data.sources.splits import InputFile, group_into_tasks
@@ -137,7 +136,7 @@ class Dataset:
                 )
             return cls._of_table(listing, find, listing.columns, first)
         folders = dict.fromkeys(path.rpartition("/")[0] for path in listing.files)
-        keys = {folder: without(keys_in(folder), first.schema.names) for folder in folders}
+        keys = {folder: keys_in(folder, first.schema.names) for folder in folders}
         declared = declared_types(types or {}, keys)
         held = {folder: typed(folder, pairs, declared) for folder, pairs in keys.items()}
         found = [pa.field(name, type_of_keys(values)) for name, values in by_name(held).items()]
@@ -264,15 +263,13 @@ class Dataset:
             fragments = stand_ins.get_fragments(filter=condition.expression)
             folders = list(keys)
             keys = {name: keys[name] for name in (folders[int(one.path)] for one in fragments)}
-        named = ((path, self._place_of_keys(path)) for path in self.listing.files)
+        files, places = self.listing.files, self.keys
+        named = ((path, path if path in places else path.rpartition("/")[0]) for path in files)
         return [InputFile(path, path, None, keys[name]) for path, name in named if name in keys]
 
     def keys_of(self, path: str) -> Keys:
         """The keys of a file, as they are written or declared."""
-        return self.keys[self._place_of_keys(path)]
-
-    def _place_of_keys(self, path: str) -> str:
-        return path if path in self.keys else path.rpartition("/")[0]
+        return self.keys[path if path in self.keys else path.rpartition("/")[0]]
 
     @cached_property
     def values_of_keys(self) -> dict[str, set[Any]]:
@@ -319,19 +316,15 @@ class Dataset:
                 kinds[name] = "int" if pa.types.is_integer(self.schema.field(name).type) else "str"
         return kinds
 
-    def kinds_that_fit(self, kinds: Mapping[Any, str], *, together: bool) -> dict[str, str]:
-        """The kinds of keys among some; with `together`, of those that are such in all folders."""
-        return {
-            name: kinds[name]
-            for name, values in self.values_of_keys.items()
-            if name in kinds and not (together and not fits(values, kinds[name]))
-        }
-
-    def warn_of_mixed(self, roles: Roles, keep: Collection[str]) -> None:
-        """Warn of labels and kept keys that are text by other folders alone."""
+    def schema_as(self, kinds: Mapping[str, str]) -> pa.Schema:
+        """The schema where keys are labels and categories of some kinds, each if all its values can be."""
+        schema = self.schema
         for name, values in self.values_of_keys.items():
-            if name in {roles.target, *keep}.difference(self.types.names, roles.kinds, roles.encoded):
-                warn_of_mixed(name, values)
+            kind, one = kinds.get(name), schema.field(name)
+            is_whole = kind == "int" and pa.types.is_integer(one.type)
+            if kind is not None and fits(values, kind) and not is_whole:
+                schema = schema.set(schema.get_field_index(name), one.with_type(TYPES[kind]))
+        return schema
 
     @property
     def types_given(self) -> dict[str, pa.DataType]:
@@ -358,11 +351,11 @@ class Dataset:
             files = [replace(file, row_groups=self._row_groups(file.location)) for file in files]
         batches = [files[i : i + _FILES_OF_TASK] for i in range(0, len(files), _FILES_OF_TASK)]
         planner = FilePlanner(  # which opens the files, perhaps on the workers of a cluster
-            _retyped(self.schema.remove_metadata(), read_options.filter_columns),
+            self.schema.remove_metadata(),
             self.stored.remove_metadata(),
             self.first if each is map else None,
             read_options,
-            self._declared,
+            self.schema if self.fragments else self.listing.columns,
         )
         schemas: list[tuple[pa.Schema, pa.Schema]] = []
         retries: list[str] = []
@@ -381,11 +374,6 @@ class Dataset:
             warned_of.extend(retries)
         for name, path in differing.items():
             warn_of_differing(name, path)
-
-    @property
-    def _declared(self) -> pa.Schema | None:
-        """The columns of a table or a pyarrow dataset, which tells them whatever is in its files."""
-        return self.schema if self.fragments else self.listing.columns
 
     def _row_groups(self, path: str) -> tuple[list[int], int]:
         """The row groups of a file that a pyarrow dataset holds, and how many the file has."""
@@ -548,7 +536,8 @@ class FilePlanner:
         for run in group_into_tasks(groups, n_rows=itemgetter(1)):
             columns = np.array(run, np.int64).T
             runs.append((columns[:2].tobytes(), *columns[1:].sum(axis=1).tolist(), of_footer))
-        differing = [] if self.declared is not None else self._differing(footer)
+        has_keys = self.declared is None and "=" in file.location
+        differing = self._differing(footer) if has_keys else []
         version, columns = file.version or footer.version, self.columns(footer.schema, known)
         return Planned(version, runs, columns, absent, differing)
 
@@ -597,7 +586,8 @@ class FilePlanner:
         keys = _equal_to(file.partition, condition.columns)
         fragment = FORMAT.make_fragment(pa.py_buffer(footer.tail), partition_expression=keys)
         with filtering(file.location):
-            parts = fragment.split_by_row_group(condition.expression, schema=self.schema)
+            schema = _retyped(self.schema, condition.columns)
+            parts = fragment.split_by_row_group(condition.expression, schema=schema)
         return [group.id for part in parts for group in part.row_groups]
 
     def _absent(self, file: InputFile, schema: pa.Schema, declared: pa.Schema) -> dict[str, Absent]:
@@ -677,10 +667,9 @@ def unified_types(names: Iterable[str], dataset: pa.Schema, files: Iterable[Inpu
     """
     types = {name: dataset.field(name).type for name in names}
     for file in files:
-        columns = decoded_schema(file.columns)
-        for name in [name for name in types if name in columns.names]:
+        for name in types.keys() & file.columns.names:
             place = f"{file.location}: column {name!r}"
-            types[name] = _unified(types[name], columns.field(name).type, place)
+            types[name] = _unified(types[name], decoded_type(file.columns.field(name).type), place)
     return pa.schema(list(types.items()))
 
 

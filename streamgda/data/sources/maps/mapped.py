@@ -112,9 +112,9 @@ class MappedSource(WrappedSource):
         """One of the parts of `split`."""
         return type(self)(self.source.with_part(part), self.step)
 
-    def with_kinds(self, kinds: Mapping[str | None, str], *, together: bool = False) -> Self:
-        """The same source, whose keys of folders are read as labels of a kind."""
-        return type(self)(self.source.with_kinds(kinds, together=together), self.step)
+    def with_kinds_of(self, state: Any, *, together: bool = False) -> Self:
+        """The same source, whose keys of folders are read as the labels of statistics are."""
+        return type(self)(self.source.with_kinds_of(state, together=together), self.step)
 
     def with_groups(self, column: str) -> Self:
         """The same source with the values of a column beside the rows."""
