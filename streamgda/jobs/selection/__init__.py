@@ -6,7 +6,8 @@ folds are computed from their states; other scorings take a second read.
 
 - `search`: `StatisticsSearchCV` and its table.
 - `validation`: `cross_validate` and `learning_curve`.
-- `comparison`: candidates fitted to states, the second read, scores on other folds, and why some failed.
+- `comparison`: candidates fitted to states, their scores on other folds, and why some failed.
+- `row_scores`: the second read, in which each held-out row is scored.
 - `splitters`: the folds that the user asks for, `HashedKFold`, the first read, and rows in memory as a
   source.
 - `candidates`: estimators with parameters.

@@ -1,14 +1,14 @@
 """Candidates fitted to the states of folds, and their scores on other folds.
 
 Joint log-likelihoods are computed from the states of held-out folds. For other scorings the rows are read a
-second time: each held-out row is scored by all the models of its fold at once.
+second time, and scored by `row_scores`.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
@@ -17,28 +17,27 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.data.blocks.arrays import array_blocks
-from streamgda.data.blocks.block import Block, FoldRule
-from streamgda.data.blocks.labels import Codes, Labels
-from streamgda.data.blocks.schema import UNNAMED, Schema
-from streamgda.data.blocks.wording import RowError, abridged, named
+from streamgda.data.blocks.wording import abridged, named
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.running import Progress, Scheduler
-from streamgda.data.sources.splits import Split, group_into_tasks
+from streamgda.data.sources.splits import group_into_tasks
 from streamgda.jobs.passes import compute
 from streamgda.jobs.passes.plan import Plan
-from streamgda.jobs.scoring.inference import maps_and_model, slices_of
 from streamgda.jobs.selection.calibration import CALIBRATION, MEASURED, CalibrationLosses
 from streamgda.jobs.selection.candidates import Candidate
-from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD, Metric, Scored, mean_log_likelihood
+from streamgda.jobs.selection.row_scores import (
+    HeldOutScores,
+    MeasuredScorer,
+    ModelsByFold,
+    ModelScorer,
+    score_splits,
+)
+from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD, mean_log_likelihood
 from streamgda.jobs.selection.splitters import tested_folds
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised
-from streamgda.models.estimators.reading import check_rows
-from streamgda.models.estimators.scores import Finalised, score_finalised
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.folded import FoldStatistics
-from streamgda.statistics.missing import MissingRows
 
 _MOST_NAMED = 10
 
@@ -139,7 +138,7 @@ class Trials:
             )
         scheduler = compute.scheduler_for(source, scheduler)
         groups = list(group_into_tasks(source.planned(compute.opening_on(scheduler))))
-        plan = Plan(groups, _score_splits, self._models_by_fold(waiting))
+        plan = Plan(groups, score_splits, self._models_by_fold(waiting))
         held_out: HeldOutScores = compute.compute_plan(plan, scheduler, progress)
         for i, trial in waiting.items():
             trial.scorer, trial.error = None, held_out.failures.get(i, "")
@@ -275,155 +274,3 @@ def _reasons_of_folds(failed: Mapping[Any, str]) -> str:
 
 def _listed(folds: list[Any]) -> str:
     return f"fold{'s' if len(folds) > 1 else ''} {abridged(folds, _MOST_NAMED)}"
-
-
-# ---------------------------------------------------------------------- the second read
-
-
-@dataclass(frozen=True)
-class ModelScorer:
-    """The densities of a model, without its statistics. Workers need nothing else."""
-
-    state: Finalised[Any]
-    missing: MissingRows
-
-    def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
-        """Score rows by the densities that the model predicts by."""
-        scores = np.empty((len(rows), len(self.state.classes)), order="F")
-        joint = np.empty(len(rows)) if log_joint else None
-        for part in score_finalised(self.state, rows, self.missing):
-            scores[part.positions] = part.posterior_scores
-            if joint is not None:
-                densities = part.joint_log_density
-                joint[part.positions] = densities[np.arange(len(densities)), truth[part.positions]]
-        return Scored(scores, truth, weights, joint, self.state.temperature)
-
-
-MeasuredScorer = tuple[ModelScorer, Mapping[str, Callable[[int], Metric]]]
-"""A scorer of rows, and the kind of metric of each scoring."""
-
-
-@dataclass(frozen=True)
-class ModelsByFold:
-    """The models that score the rows of each fold: all that a task needs besides the rows.
-
-    Attributes
-    ----------
-    rule : FoldRule
-        The rule that gives the fold of a row.
-    classes : ndarray of shape (K,)
-        The classes of all the models, and of all rows.
-    by_fold : dict of fold to dict of int to MeasuredScorer
-        The models that score the rows of a fold, by their numbers.
-    schema : Schema
-        The categories of all the models, if columns have any.
-    """
-
-    rule: FoldRule
-    classes: Labels
-    by_fold: Mapping[Any, Mapping[int, MeasuredScorer]]
-    schema: Schema = UNNAMED
-
-
-@dataclass
-class HeldOutScores:
-    """The metrics of all the models by their numbers, or why a model could not score a row."""
-
-    n_rows: int = 0
-    n_dropped: int = 0
-    metrics: dict[int, dict[str, Metric]] = field(default_factory=dict)
-    failures: dict[int, str] = field(default_factory=dict)
-
-    def __add__(self, other: HeldOutScores) -> HeldOutScores:
-        """Merge the metrics of two sets of rows; this may change the first."""
-        self.n_rows += other.n_rows
-        self.n_dropped += other.n_dropped
-        self.failures = {**other.failures, **self.failures}
-        for number, theirs in other.metrics.items():
-            ours = self.metrics.setdefault(number, theirs)
-            if ours is not theirs:
-                for name, metric in ours.items():
-                    metric.merge(theirs[name])
-        return self
-
-
-def _score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores:
-    """One task: score the rows of consecutive splits, in order."""
-    held_out = HeldOutScores()
-    for block in chain.from_iterable(split.blocks() for split in splits):
-        held_out.n_dropped += block.n_dropped
-        held_out.n_rows += len(block.codes)
-        same = block.in_schema(models.schema)
-        for fold, rows in models.rule.split(same):
-            if fold in models.by_fold:
-                _score_block(held_out, models.classes, models.by_fold[fold], same.take(rows))
-    return held_out
-
-
-def _named_in(block: Block, start: int, error: ValueError) -> str:
-    """The message of an error about some rows of a block from `start` on, with the name of its row."""
-    if isinstance(error, RowError):
-        error = error.moved(lambda row: start + row).named(block.row_name)
-    return str(error)
-
-
-def _score_block(
-    held_out: HeldOutScores, classes: Labels, models: Mapping[int, MeasuredScorer], block: Block
-) -> None:
-    """Score rows by all the models of their fold, some rows at a time."""
-    positions = np.searchsorted(classes, block.classes)
-    known = classes.take(positions, mode="clip") == block.classes
-    if not known[block.codes].all():
-        raise ValueError(
-            f"class {named(block.classes[~known][0])} was not among the rows when they were learnt: they "
-            "have changed since; start again"
-        )
-    truth = positions[block.codes]
-    weights = block.row_weights
-    for where in slices_of(block, len(classes)):
-        rows = block.matrix(where.start, where.stop)
-        for number, (scorer, kinds) in models.items():
-            if number in held_out.failures:
-                continue
-            try:
-                scored = scorer.score(rows, truth[where], weights[where], log_joint=LOG_LIKELIHOOD in kinds)
-            except ValueError as error:
-                held_out.failures[number] = _named_in(block, where.start, error)
-                continue
-            if number not in held_out.metrics:
-                held_out.metrics[number] = {name: kind(len(classes)) for name, kind in kinds.items()}
-            for metric in held_out.metrics[number].values():
-                metric.add(scored)
-
-
-@dataclass(frozen=True)
-class RowScorer:
-    """The score of rows by a scoring, such as "neg_log_loss"; greater is better."""
-
-    scoring: str
-
-    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Score labelled rows.
-
-        Raises
-        ------
-        ValueError
-            If a row cannot be scored, or if the model does not know its class. For accuracy, a row of an
-            unknown class is an error of prediction, and nothing is raised.
-        """
-        if self.scoring == "accuracy" or y is None:
-            return float(estimator.score(X, y, sample_weight))
-        maps, estimator = maps_and_model(estimator)
-        rows = check_rows(estimator, X if maps is None else maps.transform(X))
-        classes = estimator.known_labels
-        scorer, held_out = ModelScorer(finalised(estimator), estimator.missing), HeldOutScores()
-        measured = scorer, {self.scoring: MEASURED[self.scoring]}
-        for block in array_blocks(rows, y, sample_weight):
-            for label in np.setdiff1d(block.classes, classes)[:1]:
-                raise ValueError(
-                    f"the model does not know class {named(label)}: no score by {self.scoring!r}"
-                )
-            _score_block(held_out, classes, {0: measured}, block)
-        for failure in held_out.failures.values():
-            raise ValueError(failure)
-        return held_out.metrics[0][self.scoring].score

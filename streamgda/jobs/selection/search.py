@@ -34,7 +34,8 @@ from streamgda.jobs.selection.candidates import (
     common_encoding,
     statistics_for_all,
 )
-from streamgda.jobs.selection.comparison import Comparison, RowScorer, compare
+from streamgda.jobs.selection.comparison import Comparison, compare
+from streamgda.jobs.selection.row_scores import RowScorer
 from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD, scoring_names
 from streamgda.jobs.selection.splitters import ArraySource, read_folds, source_of, with_folds
 from streamgda.jobs.selection.validation import report_failures

@@ -73,7 +73,7 @@ class FeatureMap:
 
     def digest_now(self) -> str:
         """A hash of the transformer as it is now, and of the names; errors are those of `digest`."""
-        from streamgda.data.sources.maps.identity import value_digest
+        from streamgda.data.sources.maps.digests import value_digest
 
         given, name = self.given, f"the map by {name_of(self.transformer)}"
         return digest([given is not self.transformer, value_digest(given, name), self.names])

@@ -28,7 +28,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsTransformer
 
-from streamgda.data.sources.maps.identity import _library_of, value_digest
+from streamgda.data.sources.maps.digests import _library_of, value_digest
 
 # Modules with a function `f` of rows, which reads the number K, and does not read N.
 TEXT = """
@@ -276,7 +276,7 @@ def test_a_function_goes_by_what_it_reads(functions, program):
 
 IN_ANOTHER_PROCESS = """
 import json, pickle, sys
-from streamgda.data.sources.maps.identity import value_digest
+from streamgda.data.sources.maps.digests import value_digest
 for content in json.loads(sys.stdin.read()):
     print(value_digest(pickle.loads(bytes.fromhex(content)), "the map"))
 """
