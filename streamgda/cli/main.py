@@ -145,7 +145,7 @@ def _path(text: str) -> str:
     return text
 
 
-_KINDS: dict[str, Any] = {
+_PARSERS: dict[str, Any] = {
     "A,B,...": _names,
     "COLUMN>=VALUE": _comparisons,
     "KEY=TYPE,...": _types,
@@ -158,4 +158,4 @@ _KINDS: dict[str, Any] = {
 
 def _type_of(kind: str | list[str]) -> click.ParamType[Any]:
     kind = list(MODELS) if kind == "MODEL" else kind
-    return click.Choice(kind) if isinstance(kind, list) else Kind(_KINDS.get(kind, value_of))
+    return click.Choice(kind) if isinstance(kind, list) else Kind(_PARSERS.get(kind, value_of))

@@ -88,7 +88,7 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     Parameters
     ----------
     table, metadata
-        As `streamgda.data.storage.tables.read` returns them.
+        As `streamgda.data.storage.tables.read_table` returns them.
     path : str
         The name of the file in errors.
 

@@ -298,7 +298,7 @@ class WindowedStatistics(Locked, Loadable):
 
         n_batches, n_rows, seconds = document["ends"]
         contents = [state.tobytes() for state in columns["state"]]
-        empty, *states = [state_of(*tables.read(content, COLUMNS), "a batch") for content in contents]
+        empty, *states = [state_of(*tables.read_table(content, COLUMNS), "a batch") for content in contents]
         window = cls(n_batches, n_rows=n_rows, seconds=seconds)
         sizes, n_older = document["sizes"], as_count(document["n_older"], "n_older")
         if len(sizes) != len(states) or n_older > len(states):

@@ -36,7 +36,7 @@ from streamgda import (
     scan_arrow,
     scan_dask,
 )
-from streamgda.data.blocks.dates import days, days_of_moments, moments_of
+from streamgda.data.blocks.dates import datetimes_of, days, days_of_datetimes
 from streamgda.plotting import DecisionRegionsDisplay
 
 DAY = timedelta(days=1)
@@ -64,7 +64,7 @@ def test_a_moment_has_the_same_days_in_every_form(moment, zone):
     there = moment.replace(tzinfo=UTC).astimezone(zone)
     forms = [moment, there, pd.Timestamp(moment), pd.Timestamp(there), np.datetime64(moment)]
     forms += [moment.isoformat(), there.isoformat(), f"{moment.isoformat()}Z", moment.isoformat(" ")]
-    found = days_of_moments(moments_of(forms, "when"))
+    found = days_of_datetimes(datetimes_of(forms, "when"))
     np.testing.assert_allclose(found, expected, rtol=1e-15, atol=1e-11)
     for kind in (pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("us", "Asia/Dhaka")):
         found = [*found, *days(pa.array([moment], kind))]
@@ -76,7 +76,7 @@ def test_a_moment_has_the_same_days_in_every_form(moment, zone):
 def test_a_day_is_a_whole_number_in_every_form(day):
     expected = (day - date(1970, 1, 1)).days
     forms = [day, day.isoformat(), np.datetime64(day), pd.Timestamp(day), f"{day:%Y%m%d}"]
-    assert days_of_moments(moments_of(forms, "when")).tolist() == [expected] * len(forms)
+    assert days_of_datetimes(datetimes_of(forms, "when")).tolist() == [expected] * len(forms)
     kinds = [pa.date32(), pa.date64(), *map(pa.timestamp, ("s", "ms", "us", "ns"))]
     assert [days(pa.array([day]).cast(kind)).tolist() for kind in kinds] == [[expected]] * len(kinds)
 
@@ -92,7 +92,7 @@ FORMS = {
     "datetime with a zone": lambda t: t.tz_localize("UTC").tz_convert("America/New_York").to_pydatetime(),
     "datetime64": lambda t: t.to_datetime64(),
     "Timestamp": lambda t: t,
-    "days": lambda t: days_of_moments(np.array([t.to_datetime64()]))[0],
+    "days": lambda t: days_of_datetimes(np.array([t.to_datetime64()]))[0],
 }
 TABLES = {
     "records": lambda x, when: [{"when": t, "x": v} for v, t in zip(x, when, strict=True)],
@@ -199,7 +199,7 @@ def test_what_to_json_makes_of_dates_is_refused_and_a_matrix_of_days_is_not():
     with pytest.raises(ValueError, match=r"row 0: column 'when'.*ISO 8601"):
         milliseconds = frame["when"].astype("datetime64[ms]").astype("int64")  # as to_json writes dates
         model.predict(json.loads(frame.assign(when=milliseconds).to_json(orient="records")))
-    days_of = frame.assign(when=days_of_moments(frame["when"].to_numpy()))
+    days_of = frame.assign(when=days_of_datetimes(frame["when"].to_numpy()))
     with pytest.warns(UserWarning, match="feature names"):
         found = model.predict_proba(days_of.to_numpy())
     np.testing.assert_array_equal(found, model.predict_proba(frame))
@@ -311,7 +311,7 @@ def test_saved_pickled_and_merged_models_know_their_dates(model, with_text, tmp_
 
 def test_states_of_days_and_of_dates_merge_in_either_order():
     frame, y = rows()
-    as_numbers = frame.assign(when=days_of_moments(frame["when"].to_numpy()))
+    as_numbers = frame.assign(when=days_of_datetimes(frame["when"].to_numpy()))
     known, unknown = (ClassStatistics().update(one, y) for one in (frame, as_numbers))
     assert (known.schema.dates, unknown.schema.dates) == (("when",), ())
     assert (known + unknown).schema.dates == (unknown + known).schema.dates == ("when",)
@@ -326,7 +326,7 @@ def test_states_of_days_and_of_dates_merge_in_either_order():
 
 def test_files_of_before_load_without_dates(tmp_path):
     frame, y = rows()
-    model = GaussianNB().fit(frame.assign(when=days_of_moments(frame["when"].to_numpy())), y)
+    model = GaussianNB().fit(frame.assign(when=days_of_datetimes(frame["when"].to_numpy())), y)
     model.save(tmp_path / "model.parquet")
     assert b'"dates"' not in pq.read_metadata(tmp_path / "model.parquet").metadata[b"streamgda"]
     assert load(tmp_path / "model.parquet").statistics_.schema.dates == ()

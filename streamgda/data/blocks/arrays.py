@@ -29,7 +29,7 @@ from streamgda.data.blocks.block import (
     Places,
     cut_into_blocks,
 )
-from streamgda.data.blocks.dates import days, is_date, moments_of
+from streamgda.data.blocks.dates import datetimes_of, days, is_date
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import Part, rows_of_parts
 from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns, Schema, column_of, is_time
@@ -87,7 +87,7 @@ def _in_arrow(name: Any, values: Any, *, holds_dates: bool = False) -> Any:
         return values
     values = list(values)
     if holds_dates or any(isinstance(value, date | np.datetime64) for value in values):
-        return pa.array(moments_of(values, name))
+        return pa.array(datetimes_of(values, name))
     try:
         return _array(values)
     except (pa.ArrowException, TypeError, OverflowError) as error:

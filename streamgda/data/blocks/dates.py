@@ -21,7 +21,7 @@ _REMEDY = "a date, or its text by ISO 8601, such as 2026-01-31 or 2026-01-31T18:
 
 _WRITTEN = re.compile(r"(\d{1,4})([/.-])(\d{1,2})\2(\d{4}|\d{2})([ T]\d{1,2}:\d{2}(:\d{2})?)?")
 
-Moments = NDArray[np.datetime64]
+Datetimes = NDArray[np.datetime64]
 
 
 def is_date(kind: Any) -> bool:
@@ -47,13 +47,13 @@ def days(column: Any) -> NDArray[np.float64]:
     return values
 
 
-def days_of_moments(moments: Moments) -> NDArray[np.float64]:
+def days_of_datetimes(datetimes: Datetimes) -> NDArray[np.float64]:
     """Moments of NumPy as days since 1970; NaN for NaT."""
-    values = _days_of(moments.astype("datetime64[us]").view(np.int64), "us")
-    return np.where(np.isnat(moments), np.nan, values)
+    values = _days_of(datetimes.astype("datetime64[us]").view(np.int64), "us")
+    return np.where(np.isnat(datetimes), np.nan, values)
 
 
-def moments_of_days(days: NDArray[np.float64]) -> Moments:
+def datetimes_of_days(days: NDArray[np.float64]) -> Datetimes:
     """Days since 1970 as moments of whole microseconds; NaT for NaN."""
     is_there = ~np.isnan(days)
     counts = np.rint(np.where(is_there, days, 0) * (np.timedelta64(1, "D") / np.timedelta64(1, "us")))
@@ -83,7 +83,7 @@ def moment_of(value: Any) -> np.datetime64 | None:
     return None
 
 
-def moments_of(values: Iterable[Any], name: Any) -> Moments:
+def datetimes_of(values: Iterable[Any], name: Any) -> Datetimes:
     """Dates, or their texts, as moments: NaT for None, NaN, NaT and blank text.
 
     Raises

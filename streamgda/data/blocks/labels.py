@@ -22,7 +22,7 @@ Codes = NDArray[Any]
 
 PARTS = ("label", "subclass")  # the columns of divided labels: a label, and the number of a part of its rows
 
-_KINDS = {"b": "bool", "i": "int", "u": "int", "U": "str"}
+_NAMES = {"b": "bool", "i": "int", "u": "int", "U": "str"}
 _INTEGERS = (int, np.integer)
 _MOST_BYTES = 1 << 30  # of the labels of all classes together
 
@@ -36,7 +36,7 @@ def kind_of(labels: Labels) -> str:
     """The kind of labels in an encoded array: "int", "str" or "bool"; that of subclasses names both."""
     if labels.dtype.names:
         return f"{PARTS[1]}es of {kind_of(labels['label'])}"
-    return _KINDS[labels.dtype.kind]
+    return _NAMES[labels.dtype.kind]
 
 
 def kinds_known(state: Any) -> dict[str | None, str]:

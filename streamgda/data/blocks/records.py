@@ -21,7 +21,7 @@ from streamgda.data.blocks.arrays import (
     library_of,
     with_places,
 )
-from streamgda.data.blocks.dates import days_of_moments, is_date, moments_of
+from streamgda.data.blocks.dates import datetimes_of, days_of_datetimes, is_date
 from streamgda.data.blocks.labels import is_missing
 from streamgda.data.blocks.schema import Schema, column_of
 from streamgda.data.blocks.wording import closest, listed
@@ -108,10 +108,10 @@ def _frame_with_days(frame: Any, schema: Schema) -> Any:
     if not others:
         return frame
     if library_of(frame) == "pandas":
-        return frame.assign(**{name: days_of_moments(moments_of(frame[name], name)) for name in others})
+        return frame.assign(**{name: days_of_datetimes(datetimes_of(frame[name], name)) for name in others})
     table = as_arrow(frame)
     for name in others:
-        days = days_of_moments(moments_of(table[name].to_pylist(), name))
+        days = days_of_datetimes(datetimes_of(table[name].to_pylist(), name))
         table = table.set_column(table.column_names.index(name), name, [days])
     return table
 
@@ -133,4 +133,4 @@ def _days(values: Collection[Any], name: str) -> NDArray[np.float64]:
     numbers = [np.nan if is_missing(value) else value for value in values]
     if all(isinstance(number, Real) and not isinstance(number, bool) for number in numbers):
         return np.array(numbers, np.float64)
-    return days_of_moments(moments_of(values, name))
+    return days_of_datetimes(datetimes_of(values, name))

@@ -22,7 +22,7 @@ from streamgda.data.blocks.block import Missing, Places
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.types import decoded, decoded_schema
 from streamgda.data.blocks.wording import check_known
-from streamgda.data.sources.base import Map, ScorableSource, Source
+from streamgda.data.sources.base import MapFunction, ScorableSource, Source
 from streamgda.data.sources.batches import BatchSplit, rebatched
 from streamgda.data.sources.columns.choosing import NO_KEYS, choose_roles
 from streamgda.data.sources.columns.encoding import Wanted
@@ -143,7 +143,7 @@ def _first_rows(data: Any, names: list[str]) -> pa.Table:
         return data.head(FIRST_ROWS, columns=names)
     if isinstance(data, Stream):
         data = pa.Table.from_batches(first_batches(data.open(names)))
-    if isinstance(data, RecordBatchReader):
+    if isinstance(data, Reader):
         data = data.first()
     return data.select(names).slice(0, FIRST_ROWS)
 
@@ -164,14 +164,14 @@ def _is_of_parquet_as_stored(data: ds.Dataset) -> bool:
     return as_stored.items() <= as_read.items() and len(set(data.files)) == len(data.files)
 
 
-def _as_read(data: Any) -> pa.Table | ds.Dataset | Stream | RecordBatchReader:
+def _as_read(data: Any) -> pa.Table | ds.Dataset | Stream | Reader:
     """The data in the form in which a source reads it."""
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if isinstance(data, pa.Table | ds.Dataset):
         return data
     if isinstance(data, pa.RecordBatchReader):
-        return RecordBatchReader(data.schema, data)
+        return Reader(data.schema, data)
     if isinstance(data, str | PathLike):
         raise TypeError(f"Arrow data is needed, got the path {data}; scan takes paths")
     if not isinstance(data, pa.ChunkedArray) and (stream := Stream.of(data)) is not None:
@@ -211,10 +211,10 @@ class ArrowSource(TabularSource, ScorableSource):
     has_versions = False
     _keep: tuple[str, ...] = ()
 
-    def __init__(self, data: pa.Table | ds.Dataset | Stream | RecordBatchReader, roles: Roles) -> None:
+    def __init__(self, data: pa.Table | ds.Dataset | Stream | Reader, roles: Roles) -> None:
         super().__init__(data, roles)
         self.is_quick_to_show = isinstance(data, pa.Table)
-        self.is_one_shot = isinstance(data, RecordBatchReader)
+        self.is_one_shot = isinstance(data, Reader)
         self.is_local = _stays_here(data)
 
     @property
@@ -222,7 +222,8 @@ class ArrowSource(TabularSource, ScorableSource):
         return self._data.schema, "the data"
 
     def __repr__(self) -> str:
-        return f"<Arrow {type(self._data).__name__}: {self._roles.in_words}>"
+        name = "RecordBatchReader" if self.is_one_shot else type(self._data).__name__
+        return f"<Arrow {name}: {self._roles.in_words}>"
 
     def splits(self) -> Sequence[ArrowSplit]:
         """Slices of a table, whatever its chunks; the fragments of a dataset; or a stream as a whole.
@@ -244,7 +245,9 @@ class ArrowSource(TabularSource, ScorableSource):
         opened = self._data.spend() if self.is_one_shot else self._data.open
         return [StreamSplit(opened, self._roles, self._keep)]
 
-    def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[Sequence[ArrowSplit], pa.Schema]:
+    def to_score(
+        self, keep: Sequence[str], each: MapFunction = map
+    ) -> tuple[Sequence[ArrowSplit], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep."""
         schema, origin = self._known
         check_known(keep, schema.names, origin)
@@ -259,7 +262,7 @@ class ArrowSource(TabularSource, ScorableSource):
 
 def _stays_here(data: Any) -> bool:
     """Whether data cannot be sent to another process: streams, and datasets with parts in memory."""
-    is_one = isinstance(data, Stream | RecordBatchReader | ds.InMemoryDataset)
+    is_one = isinstance(data, Stream | Reader | ds.InMemoryDataset)
     return is_one or any(map(_stays_here, getattr(data, "children", ())))
 
 
@@ -399,11 +402,8 @@ def _read_lazy_frame(frame: Any, names: list[str]) -> pa.RecordBatchReader:
 
 
 @dataclass
-class RecordBatchReader:
-    """A reader of Arrow, which can be read once. Its first batches can be looked at before that.
-
-    It is named as Arrow's own class, since sources show the name of the class of their data.
-    """
+class Reader:
+    """A reader of Arrow, which can be read once. Its first batches can be looked at before that."""
 
     schema: pa.Schema
     reader: pa.RecordBatchReader

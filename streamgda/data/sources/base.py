@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamgda.data.storage.filesystems import Storage
 
 
-Map: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+MapFunction: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 """Applies a function to each element, in order, as `map` does, and perhaps in other processes."""
 
 
@@ -327,7 +327,7 @@ class Source(Picklable, ABC):
         Parts that are cheap to read in one go are one split, up to `ROWS_PER_TASK` rows.
         """
 
-    def planned(self, each: Map = map) -> Sequence[Split]:
+    def planned(self, each: MapFunction = map) -> Sequence[Split]:
         """The same parts as `splits`. If many files must be opened for that, `each` opens them."""
         return self.splits()
 
@@ -415,7 +415,7 @@ class PinnedSource(WrappedSource):
 
     _parts: Sequence[Split] | None = None
 
-    def planned(self, each: Map = map) -> Sequence[Split]:
+    def planned(self, each: MapFunction = map) -> Sequence[Split]:
         """The parts that were there at the first call, in which `each` opens the files.
 
         Raises
@@ -455,7 +455,7 @@ class FileSource(Source):
         """Whether a Parquet file written to a path would then be one of the files."""
 
     @abstractmethod
-    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[InputFile]:
+    def plans(self, files: Sequence[InputFile], each: MapFunction = map) -> list[InputFile]:
         """Some of the files, with what is to be read of them in the versions that were listed."""
 
 
@@ -466,7 +466,9 @@ class ScorableSource(Source):
     """Whether the identity of a split tells that its rows are still the same, as a checkpoint needs."""
 
     @abstractmethod
-    def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[Sequence[ScorableSplit], pa.Schema]:
+    def to_score(
+        self, keep: Sequence[str], each: MapFunction = map
+    ) -> tuple[Sequence[ScorableSplit], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep beside the features.
 
         Each type holds the values of the column in all the parts. If many files must be opened, `each` opens

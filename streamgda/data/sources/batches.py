@@ -26,7 +26,7 @@ from streamgda.data.blocks.block import (
     rows_per_block,
     without_missing,
 )
-from streamgda.data.blocks.dates import days, is_date, moments_of
+from streamgda.data.blocks.dates import datetimes_of, days, is_date
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import rows_of_parts
 from streamgda.data.blocks.schema import MadeColumns, Schema, is_time
@@ -171,7 +171,7 @@ def _columns_of(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> dict[s
     for name in roles.dates:
         if name in columns and label_kind(columns[name].type) == "str":
             try:
-                columns[name] = pa.array(moments_of(columns[name].to_pylist(), name))
+                columns[name] = pa.array(datetimes_of(columns[name].to_pylist(), name))
             except RowError as error:
                 raise error.named(row_name) from error
     if roles.derived:
@@ -217,7 +217,9 @@ def _numbers(columns: Mapping[str, pa.Array], roles: Roles, row_name: Places) ->
     origin = row_name.origin
     if not roles.lists:
         return [_number(columns, name, origin) for name in roles.features if name not in roles.encoded]
-    lists = {name: matrix_of(columns[name], length, name, row_name) for name, length in roles.lists.items()}
+    lists = {
+        name: matrix_of_lists(columns[name], length, name, row_name) for name, length in roles.lists.items()
+    }
     return side_by_side(
         [
             _number(columns, name, origin)[:, None] if places is None else lists[name][:, places]
@@ -367,7 +369,7 @@ def _longer(value: Decimal | None) -> np.longdouble:
     return nearest if is_exact else nearest * (1 + np.finfo(np.longdouble).eps)
 
 
-def matrix_of(column: pa.Array, length: int, name: str, row_name: Callable[[int], str]) -> Matrix:
+def matrix_of_lists(column: pa.Array, length: int, name: str, row_name: Callable[[int], str]) -> Matrix:
     """The numbers in a column of lists, (n_rows, length), with NaN for nulls and in rows whose list is null.
 
     They are not copied if no list is null and Arrow holds them as NumPy does.

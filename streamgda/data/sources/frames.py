@@ -13,7 +13,7 @@ from streamgda.data.blocks.arrays import column_labels, library_of
 from streamgda.data.blocks.block import Matrix
 from streamgda.data.blocks.schema import Schema, column_of
 from streamgda.data.blocks.types import plain
-from streamgda.data.sources.batches import matrix_of
+from streamgda.data.sources.batches import matrix_of_lists
 from streamgda.data.sources.columns.lists import are_of_one_list, first_length, is_list, places_of
 
 _ROW: Callable[[int], str] = "row {}".format
@@ -53,7 +53,7 @@ def _of_column(X: Any, known: Schema) -> Any:
         return X
     name = column_of(known.names[0]) if known.names else getattr(X, "name", None)
     if name is None:
-        return matrix_of(lists, first_length(lists, "X"), "X", _ROW)
+        return matrix_of_lists(lists, first_length(lists, "X"), "X", _ROW)
     places, matrix = _places(lists, str(name), known)
     return matrix if are_of_one_list(known) else pa.table(dict(_pairs(places, matrix)))
 
@@ -74,7 +74,7 @@ def _places(lists: pa.Array, name: str, known: Schema) -> tuple[Sequence[str], M
     is_whole = bool(own) and {*own} == {*places_of(name, len(own))}
     length = dict(known.lists).get(name, len(own) if is_whole else 0)
     length = length or first_length(lists, f"column {name!r}")
-    matrix, places = matrix_of(lists, length, name, _ROW), places_of(name, length)
+    matrix, places = matrix_of_lists(lists, length, name, _ROW), places_of(name, length)
     if matrix.dtype == np.float16:  # which not all frames hold
         matrix = matrix.astype(np.float32)
     if not own or own == [*places]:

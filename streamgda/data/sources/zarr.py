@@ -32,7 +32,7 @@ from streamgda.data.blocks.arrays import array_blocks, group_codes
 from streamgda.data.blocks.block import Block, Missing, Places, check_missing, without_missing
 from streamgda.data.blocks.parts import Part, rows_of_parts
 from streamgda.data.blocks.wording import check_known
-from streamgda.data.sources.base import Map, ScorableSource
+from streamgda.data.sources.base import MapFunction, ScorableSource
 from streamgda.data.sources.files.errors import add_place
 from streamgda.data.sources.packing import Packing
 from streamgda.data.sources.splits import ROWS_PER_TASK, ScorableSplit, lists_of
@@ -310,7 +310,7 @@ class ZarrSource(ScorableSource):
         divided.arrays()
         return divided
 
-    def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[ZarrRows], pa.Schema]:
+    def to_score(self, keep: Sequence[str], each: MapFunction = map) -> tuple[list[ZarrRows], pa.Schema]:
         """The same parts to read without labels, and the types of the arrays to keep, as Arrow has them."""
         unlabelled = replace(self, target=None, weight=None, groups=None, kept=tuple(keep))
         _, *arrays = unlabelled.arrays()

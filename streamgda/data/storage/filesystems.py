@@ -40,7 +40,7 @@ _SUFFIX = ".unfinished"
 _UNFINISHED = re.compile(rf"\.?(?P<finished>.+)\.[0-9a-f]{{32}}{re.escape(_SUFFIX)}")
 
 
-_KINDS = {"local": "file", "s3a": "s3", "gs": "gcs", "abfss": "abfs", "az": "abfs", "arrow_hdfs": "hdfs"}
+_PROTOCOLS = {"local": "file", "s3a": "s3", "gs": "gcs", "abfss": "abfs", "az": "abfs", "arrow_hdfs": "hdfs"}
 
 _OBJECT_STORES = {"s3", "gcs", "abfs", "oci", "oss", "memory"}
 
@@ -76,7 +76,7 @@ class Storage:
         self.fsspec: Any = handler.fs if isinstance(handler, pafs.FSSpecHandler) else None
         protocols = filesystem.type_name if self.fsspec is None else self.fsspec.protocol
         name = protocols if isinstance(protocols, str) else min(protocols)
-        self.kind = _KINDS.get(name, name)
+        self.kind = _PROTOCOLS.get(name, name)
         self.is_local = self.kind == "file"
         self.is_object_store = self.kind in _OBJECT_STORES
         inner, root = self._inner()

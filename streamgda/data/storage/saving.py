@@ -61,7 +61,7 @@ def save(
     from streamgda.data.storage import tables
 
     columns, document = self._to_saved()
-    tables.save(path, columns, {**document, **_with_metadata(metadata)}, filesystem, overwrite)
+    tables.save_table(path, columns, {**document, **_with_metadata(metadata)}, filesystem, overwrite)
 
 
 def to_bytes(self: Any, *, metadata: Mapping[str, Any] | None = None) -> bytes:
@@ -139,7 +139,7 @@ class Loadable(ABC):
     def _read(cls, path: Path | bytes, filesystem: AnyFileSystem | None) -> Self:
         from streamgda.data.storage import tables
 
-        table, document = tables.read(path, cls._columns, filesystem)
+        table, document = tables.read_table(path, cls._columns, filesystem)
         name = tables.name_of(path)
         if document.get("kind") != cls.__name__:
             raise ValueError(f"{name} holds no {cls._kind}: its kind is {document.get('kind')!r}")

@@ -34,7 +34,7 @@ T = TypeVar("T")
 _TEXTS = (pa.string(), pa.large_string())
 
 
-def save(
+def save_table(
     path: Path, columns: TableColumns, metadata: Metadata, filesystem: AnyFileSystem, overwrite: bool
 ) -> None:
     """Write statistics or a model for a user, and replace nothing else unless told to.
@@ -58,7 +58,7 @@ def save(
 
 
 def to_bytes(columns: TableColumns, metadata: Metadata) -> bytes:
-    """The bytes that `save` writes, without the time."""
+    """The bytes that `save_table` writes, without the time."""
     sink = pa.BufferOutputStream()
     document = encode({**_provenance(columns, metadata), **metadata})
     _write_parquet(to_arrow(columns).replace_schema_metadata(document), sink)
@@ -79,7 +79,7 @@ def _provenance(columns: TableColumns, metadata: Metadata) -> dict[str, Any]:
 
 
 def check_replaceable(path: Path, filesystem: AnyFileSystem | Storage | None = None) -> None:
-    """Check that there is no file at a path, or one that `save` wrote.
+    """Check that there is no file at a path, or one that `save_table` wrote.
 
     Raises
     ------
@@ -150,7 +150,7 @@ class DamagedFileError(ValueError):
     """A file is truncated, damaged or no Parquet file."""
 
 
-def read(
+def read_table(
     path: Path | bytes, columns: Collection[str], filesystem: AnyFileSystem | Storage | None = None
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Read the table and the metadata of a file that `write` wrote.
@@ -208,7 +208,7 @@ def _levels(field: pa.Field) -> int:
 
 
 def read_metadata(path: Path | bytes, filesystem: AnyFileSystem | Storage | None = None) -> dict[str, Any]:
-    """Read the metadata of a file that `write` wrote, without its table. Errors are those of `read`."""
+    """Read the metadata of a file that `write` wrote, without its table. Errors are those of `read_table`."""
     name = name_of(path)
     return _decoded(lambda file: decode(_parquet_file(file).metadata.metadata, name), path, filesystem)
 
@@ -219,7 +219,7 @@ def name_of(path: Path | bytes) -> str:
 
 
 def parse(file: pa.NativeFile, columns: Collection[str], path: str) -> tuple[pa.Table, dict[str, Any]]:
-    """Read as `read` does, from an open file whose size is not checked; `path` is its name in errors."""
+    """Read as `read_table` does, from an open file whose size is not checked. Errors name `path`."""
     with _decoding(path):
         parquet = _parquet_file(file)
         table = parquet.read(sorted(columns), use_threads=False)

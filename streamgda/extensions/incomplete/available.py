@@ -133,7 +133,7 @@ class Population:
         places = np.arange(len(available.weights))
         return tuple(cls(some, available) for some in ([places] if kind.is_pooled else places[:, None]))
 
-    def matrix_of(self, matrices: Array) -> Array:
+    def own_matrix(self, matrices: Array) -> Array:
         """The matrix of this population: that of its class, or the one that all classes share."""
         return matrices if matrices.ndim == 2 else matrices[self.places[0]]
 

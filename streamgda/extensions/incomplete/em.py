@@ -135,7 +135,7 @@ class Parameters:
             cells = np.ix_(population.places, varying)
             means[cells], low_means[cells] = two_sum(means[cells], low_means[cells] + normal.means * scale)
             covariance = normal.covariance * np.outer(scale, scale)
-            population.matrix_of(covariances)[np.ix_(varying, varying)] = covariance
+            population.own_matrix(covariances)[np.ix_(varying, varying)] = covariance
         scatter = covariances * self.kind.freedom(covariances, weights, 0)
         return Moments(self.kind, weights, weight_tails, means, low_means, scatter)
 
@@ -147,7 +147,7 @@ class Parameters:
             places, varying = population.places, population.varying
             cells, units = np.ix_(places, varying), population.scale[varying]
             in_units = population.in_units(means[cells], low_means[cells], places, varying)
-            covariance = population.matrix_of(covariances)[np.ix_(varying, varying)]
+            covariance = population.own_matrix(covariances)[np.ix_(varying, varying)]
             normals.append(Normal(in_units, covariance / np.outer(units, units)))
         return replace(self, normals=normals)
 

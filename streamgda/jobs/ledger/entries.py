@@ -139,7 +139,7 @@ class LedgerFile:
             If it is damaged.
         """
         try:
-            table, document = tables.read(path, COLUMNS, storage)
+            table, document = tables.read_table(path, COLUMNS, storage)
             return cls(document["reads"], records_in(document.pop("files")), table, document, path)
         except FileNotFoundError:
             return cls({}, [], None, {}, path)

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from streamgda.data.blocks.wording import abridged, callers_level
-from streamgda.data.sources.base import FileSource, Map
+from streamgda.data.sources.base import FileSource, MapFunction
 from streamgda.data.sources.maps.maps import is_of_map
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.sources.splits import ROWS_PER_TASK, InputFile, Split, group_into_tasks
@@ -149,7 +149,7 @@ class Reader:
         return [one for one in every if isinstance(one, FileRecord)], dict(sorted(skipped.items()))
 
     def _planned(
-        self, source: FileSource, files: Sequence[InputFile], each: Map
+        self, source: FileSource, files: Sequence[InputFile], each: MapFunction
     ) -> tuple[list[InputFile], dict[str, str]]:
         """The files with what is to be read of each; and why some cannot be opened, found by halving."""
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from streamgda.data.blocks.options import refusing_renamed
-from streamgda.data.sources.base import Map, Source
+from streamgda.data.sources.base import MapFunction, Source
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.sources.splits import ROWS_PER_TASK, Split, group_into_tasks
 from streamgda.data.storage.paths import Path
@@ -208,7 +208,7 @@ def read_into(
 
 
 def _rows_beside_state(
-    splits: Sequence[Split], n_features: int | None, empty: Statistics, each: Map
+    splits: Sequence[Split], n_features: int | None, empty: Statistics, each: MapFunction
 ) -> int | None:
     """How many rows a task reads if its state is so large that to make and merge it takes as long; else None.
 

@@ -71,9 +71,9 @@ class Checkpoint:
         """Write a state and its name, wholly or not at all."""
         columns, metadata = state.to_columns()
         document = {**metadata, "checkpoint": name}
-        tables.save(f"{self.folder}/{name}", columns, document, self.storage, overwrite=True)
+        tables.save_table(f"{self.folder}/{name}", columns, document, self.storage, overwrite=True)
 
-    def read(self, name: str) -> Statistics:
+    def load(self, name: str) -> Statistics:
         """Read the state with this name.
 
         Raises
@@ -83,7 +83,7 @@ class Checkpoint:
         """
         path = f"{self.folder}/{name}"
         try:
-            table, metadata = tables.read(path, COLUMNS, self.storage)
+            table, metadata = tables.read_table(path, COLUMNS, self.storage)
             if (own := metadata.get("checkpoint", name)) != name:  # 0.2 wrote no names
                 raise ValueError(f"{path} holds the state of other rows, that of {own}")
             return state_of(table, metadata, path)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from streamgda.data.blocks.wording import counted
-from streamgda.data.sources.base import Map, Source
+from streamgda.data.sources.base import MapFunction, Source
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.sources.splits import LazySplit
 from streamgda.data.storage.retries import warning_of_retries
@@ -92,7 +92,7 @@ def client_of(scheduler: Scheduler) -> Client | None:
     return owner if "Client" in type(owner).__name__ else None  # as Dask tells it
 
 
-def opening_on(scheduler: Scheduler) -> Map:
+def opening_on(scheduler: Scheduler) -> MapFunction:
     """What opens the files of a source to plan a pass: the workers of a cluster, if there are many files.
 
     Parameters

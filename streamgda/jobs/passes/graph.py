@@ -105,7 +105,7 @@ class Graph:
         level, size = [], FAN_IN if plan.is_long and not any(map(_delayed_in, plan.groups)) else 1
         for subtotal in plan.subtotals():
             if plan.checkpoint and subtotal.is_there:
-                key = self._add("load", partial(plan.checkpoint.read, subtotal.name))
+                key = self._add("load", partial(plan.checkpoint.load, subtotal.name))
                 self.reading[key] = subtotal.groups
             else:
                 together = batched(subtotal.groups, size)

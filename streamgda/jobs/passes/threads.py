@@ -55,7 +55,7 @@ def _calls(plan: Plan, subtotals: Sequence[Subtotal]) -> Iterator[Callable[[], A
     for subtotal in subtotals:
         for groups in subtotal.each():
             if plan.checkpoint and subtotal.is_there:
-                yield partial(plan.checkpoint.read, subtotal.name)
+                yield partial(plan.checkpoint.load, subtotal.name)
             else:
                 first, *others = groups[0]
                 yield partial(read_group, [first.fetched(), *others], plan.fold, plan.shared, plan.retries)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from streamgda.data.blocks.arrays import array_blocks, as_table, column_labels, with_columns
 from streamgda.data.blocks.block import Block
-from streamgda.data.blocks.dates import moments_of_days
+from streamgda.data.blocks.dates import datetimes_of_days
 from streamgda.data.blocks.schema import MadeColumns
 from streamgda.data.blocks.wording import callers_level, check_known, listed
 from streamgda.data.sources.base import ScorableSource, Source
@@ -294,7 +294,7 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
             elif block.feature_names is not None:
                 X = pd.DataFrame(X, columns=list(block.feature_names), copy=False)
             dates = block.schema.dates
-            X = X.assign(**{name: moments_of_days(X[name].to_numpy()) for name in dates}) if dates else X
+            X = X.assign(**{name: datetimes_of_days(X[name].to_numpy()) for name in dates}) if dates else X
             yield X, block.classes[block.codes], block.weights
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.data.blocks.dates import days_of_moments, moment_of
+from streamgda.data.blocks.dates import days_of_datetimes, moment_of
 from streamgda.data.blocks.wording import RowError, callers_level, counted
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.missing import policy_of
@@ -120,7 +120,7 @@ def times_of(time: Any, are_dates: bool | None = False) -> Times:
     if values.dtype.kind not in "iufM":
         values = _of_objects(values)
     if values.dtype.kind == "M":
-        are_dates, values = True, days_of_moments(values)
+        are_dates, values = True, days_of_datetimes(values)
     values = values.astype(np.float64)
     _refuse(values, ~np.isfinite(values), " has no time: it is NaN, infinite or NaT")
     if are_dates:  # a date has no time zone, and may be that of tomorrow in UTC

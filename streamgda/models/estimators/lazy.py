@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.validation import _check_n_features, check_is_fitted, validate_data
 
 from streamgda.data.blocks.arrays import readable
-from streamgda.data.blocks.dates import moments_of_days
+from streamgda.data.blocks.dates import datetimes_of_days
 from streamgda.data.blocks.schema import column_of
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.conversion import is_dask
@@ -105,7 +105,7 @@ def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:
     means = _overall_mean(model, X.dtypes)[:, : len(names)]
     values = {name: values[:1] for name, values in schema.values_by_column().items()}
     row = pd.DataFrame(means, columns=names).assign(**values)
-    row = row.assign(**{name: moments_of_days(row[name].to_numpy()) for name in schema.dates})
+    row = row.assign(**{name: datetimes_of_days(row[name].to_numpy()) for name in schema.dates})
     no_scores = score(row)[:0]
     score_frame = partial(_with_index, partial(_score_partition, score, no_scores), columns)
     return X.map_partitions(score_frame, meta=score_frame(X._meta))

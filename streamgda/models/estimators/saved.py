@@ -123,7 +123,7 @@ def load_metadata(path: Path | bytes, *, filesystem: AnyFileSystem | None = None
 
 
 def _load(path: Path | bytes, filesystem: AnyFileSystem | None) -> Any:
-    table, metadata = tables.read(path, COLUMNS, filesystem)
+    table, metadata = tables.read_table(path, COLUMNS, filesystem)
     name_of_file = tables.name_of(path)
     statistics = state_of(table, metadata, name_of_file)
     if "model" not in metadata:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyarrow import acero
 
 from streamgda.data.blocks.block import INTEGERS_OF_FLOATS
-from streamgda.data.blocks.dates import is_date, moments_of
+from streamgda.data.blocks.dates import datetimes_of, is_date
 from streamgda.data.blocks.wording import RowError, check_known
 from streamgda.data.sources.columns.types import is_number
 
@@ -139,7 +139,7 @@ def with_dates_of(schema: pa.Schema, table: pa.Table) -> pa.Table:
     """A table with dates in the columns that are dates in a schema; RowError if one holds something else."""
     for name, kind in zip(schema.names, schema.types, strict=True):
         if is_date(kind) and not is_date(table.schema.field(name).type):
-            dates = pa.array(moments_of(table[name].to_pylist(), name)).cast(kind, safe=False)
+            dates = pa.array(datetimes_of(table[name].to_pylist(), name)).cast(kind, safe=False)
             table = table.set_column(table.column_names.index(name), name, dates)
     return table
 
@@ -343,7 +343,7 @@ def _with_dates(name: str, comparison: str, value: Any, kind: pa.DataType) -> tu
     are_alike = all(_zone_of(one) == zone for one in values if isinstance(one, _TIMES))
     if are_alike and not any(isinstance(one, str | Real) for one in values):
         return name, comparison, value
-    moments = pa.array(moments_of(values, name)).cast(pa.timestamp("us", zone))
+    moments = pa.array(datetimes_of(values, name)).cast(pa.timestamp("us", zone))
     typed = moments.cast(kind, safe=False)
     is_same = pc.fill_null(
         pc.equal(typed.cast(moments.type, safe=False), moments), True

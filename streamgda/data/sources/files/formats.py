@@ -23,7 +23,7 @@ from streamgda.data.blocks.block import Missing, Places
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.types import decoded
 from streamgda.data.blocks.wording import listed
-from streamgda.data.sources.base import Map
+from streamgda.data.sources.base import MapFunction
 from streamgda.data.sources.batches import rebatched
 from streamgda.data.sources.columns.choosing import check_types, choose_roles
 from streamgda.data.sources.columns.encoding import Wanted
@@ -232,7 +232,7 @@ class FormatDataset(Dataset):
         return sum(repeated(partial(count, path)) for path in self.listing.files)
 
     def plan(
-        self, files: Sequence[InputFile], read_options: ReadOptions, each: Map = map
+        self, files: Sequence[InputFile], read_options: ReadOptions, each: MapFunction = map
     ) -> Iterator[InputFile]:
         """Each file is read as a whole."""
         storage, roles = self.listing.storage, read_options.roles

@@ -17,7 +17,7 @@ from streamgda.data.blocks.labels import kinds_known
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known, counted
-from streamgda.data.sources.base import FileSource, Map, ScorableSource
+from streamgda.data.sources.base import FileSource, MapFunction, ScorableSource
 from streamgda.data.sources.columns.choosing import check_file, check_there, check_types, choose_roles
 from streamgda.data.sources.columns.encoding import Wanted
 from streamgda.data.sources.columns.expressions import Filter
@@ -156,7 +156,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         """Consecutive row groups of a file, planned from the footers of all the files."""
         return self.planned()
 
-    def planned(self, each: Map = map) -> list[Split]:
+    def planned(self, each: MapFunction = map) -> list[Split]:
         """The splits; `each` opens the files."""
         files = self._dataset.plan(self._files(), self._options, each)
         return [split for file in files for split in file.splits]
@@ -177,7 +177,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
             files = [file for file in files if part.has_file(name_of(file.path), depth)]
         return files
 
-    def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[RowGroups], pa.Schema]:
+    def to_score(self, keep: Sequence[str], each: MapFunction = map) -> tuple[list[RowGroups], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep in all the files."""
         schema, first = self._known
         check_known(keep, schema.names, first)
@@ -279,7 +279,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
             listing.storage.place(other).is_within(place) for other in folders
         )
 
-    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[InputFile]:
+    def plans(self, files: Sequence[InputFile], each: MapFunction = map) -> list[InputFile]:
         """Some of the files with their row groups, in the versions that were listed."""
         written = [replace(file, partition=self._dataset.keys_of(file.location)) for file in files]
         planned = self._dataset.plan(written, self._options, each)

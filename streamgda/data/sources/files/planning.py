@@ -22,7 +22,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from streamgda.data.blocks.types import decoded_schema, decoded_type
-from streamgda.data.sources.base import Map
+from streamgda.data.sources.base import MapFunction
 from streamgda.data.sources.columns.choosing import check_types
 from streamgda.data.sources.columns.expressions import Filter, filtering
 from streamgda.data.sources.columns.lists import has_no_list
@@ -333,7 +333,7 @@ class Dataset:
         return {one.name: one.type for one in self.types} if by_user else {}
 
     def plan(
-        self, files: Sequence[InputFile], read_options: ReadOptions, each: Map = map
+        self, files: Sequence[InputFile], read_options: ReadOptions, each: MapFunction = map
     ) -> Iterator[InputFile]:
         """Read the footers of some files, and yield the files with what is to be read of each.
 

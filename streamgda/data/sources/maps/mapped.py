@@ -13,7 +13,7 @@ import numpy as np
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known, listed
-from streamgda.data.sources.base import FileSource, Map, ScorableSource, Source, WrappedSource
+from streamgda.data.sources.base import FileSource, MapFunction, ScorableSource, Source, WrappedSource
 from streamgda.data.sources.maps.maps import FeatureMap, name_of
 from streamgda.data.sources.splits import InputFile, LazySplit, ScorableSplit, Split
 
@@ -99,7 +99,7 @@ class MappedSource(WrappedSource):
         """The parts of the source, planned one after the other."""
         return (_mapped_split(part, self.step) for part in self.source.first_splits())
 
-    def planned(self, each: Map = map) -> list[Split]:
+    def planned(self, each: MapFunction = map) -> list[Split]:
         """The parts of the source; `each` opens its files."""
         step = replace(self.step)
         return [_mapped_split(part, step) for part in self.source.planned(each)]
@@ -133,7 +133,7 @@ class MappedScorableSource(MappedSource, ScorableSource):
 
     has_versions = property(attrgetter("source.has_versions"))
 
-    def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[MappedSplit], pa.Schema]:
+    def to_score(self, keep: Sequence[str], each: MapFunction = map) -> tuple[list[MappedSplit], pa.Schema]:
         """The parts to read without labels, and the types of the columns to keep."""
         parts, types = self.source.to_score(keep, each)
         step = replace(self.step)
@@ -170,7 +170,7 @@ class MappedFileSource(MappedScorableSource, FileSource):
         options = self.source.read_options
         return {**options, "maps": [*options.get("maps", []), self.step.digest]}
 
-    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[InputFile]:
+    def plans(self, files: Sequence[InputFile], each: MapFunction = map) -> list[InputFile]:
         """Some of the files, with what is to be read of them."""
         planned = self.source.plans(files, each)
         return [
