@@ -159,6 +159,8 @@ def test_a_model_of_it_counts_the_products_that_it_keeps():
     )
 
 
-def test_rows_that_lack_features_are_refused():
+def test_rows_that_lack_features_and_fourth_moments_are_refused():
+    with pytest.raises(ValueError, match="beside covariance type 'full' alone, not 'neighbours'"):
+        OfNeighbours(shrinkage="auto").fit(X, Y)
     with pytest.raises(ValueError, match="'neighbours' takes no rows that lack features"):
         OfNeighbours(missing="marginal").fit(np.where(np.arange(5) == Y[:, None], np.nan, X), Y)

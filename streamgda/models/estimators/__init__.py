@@ -5,7 +5,8 @@ An estimator is one file and two lines:
 1. A module with a subclass of `streamgda.models.estimators.generative.GenerativeClassifier`, a dataclass
    whose fields are its parameters besides those of all classifiers. It defines: `_covariance_type`, the kind
    of covariance that it needs; `_finalise`, which computes densities
-   (`streamgda.models.gaussians.base.Gaussians`) from statistics. Its `_parameter_constraints` add to those of
+   (`streamgda.models.gaussians.base.Gaussians`) from statistics: `SeparateGaussians`, say, takes the means
+   and a `Whitening.of` each covariance. Its `_parameter_constraints` add to those of
    the base class the values that its own parameters may have, as scikit-learn declares them. `to_sklearn`
    gives a model of scikit-learn where it has such.
 2. Its entry in `ESTIMATORS`.

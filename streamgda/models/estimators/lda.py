@@ -31,7 +31,6 @@ from streamgda.models.estimators.shrinkage import (
     oas,
     shrunk,
     shrunk_to_diagonal,
-    statistics_for,
     total_covariance,
 )
 from streamgda.models.estimators.view import Predictive
@@ -181,7 +180,8 @@ class LinearDiscriminantAnalysis(
 
     def required_statistics(self) -> Required:
         """What the statistics of the model keep."""
-        return statistics_for(self.shrinkage, super().required_statistics())
+        required = super().required_statistics()
+        return Required("full", True, required.exact) if self.shrinkage == "auto" else required
 
     def _covariance(self, statistics: Statistics) -> Array:
         """The covariance within the classes, shrunk or estimated."""

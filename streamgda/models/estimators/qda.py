@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,7 +22,6 @@ from streamgda.models.estimators.shrinkage import (
     class_covariances,
     class_shares,
     shrunk,
-    statistics_for,
     with_ridge,
 )
 from streamgda.models.estimators.singular import whiten_classes
@@ -208,7 +207,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
 
     def required_statistics(self) -> Required:
         """What the statistics of the model keep."""
-        return statistics_for(self.shrinkage, super().required_statistics())
+        return replace(super().required_statistics(), fourth_moments=self.shrinkage == "auto")
 
     def _covariances(self, statistics: Statistics) -> Array:
         """The covariances of the classes, shrunk or estimated, and regularised."""

@@ -18,17 +18,11 @@ from streamgda.models.gaussians.regularisation import most_likely_prior_rows
 from streamgda.models.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
-from streamgda.statistics.required import Required
 
 Shrinkage = float | Literal["auto", "oas", "bayes"] | None
 
 _LEAST_EIGENVALUE = 1e-8  # of correlations; below, the rows do not vary in a direction
 _LEAST_KURTOSIS = 1 - 1e-6  # no distribution has less than 1; below it, fourth powers have underflown
-
-
-def statistics_for(shrinkage: Shrinkage, required: Required) -> Required:
-    """What statistics keep with which each class can be shrunk, beside what else is required."""
-    return Required("full", fourth_moments=True, exact=required.exact) if shrinkage == "auto" else required
 
 
 def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
