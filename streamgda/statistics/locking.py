@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import cached_property, partial, wraps
+from operator import index
 from threading import RLock, Thread, current_thread, get_ident, main_thread
 from time import monotonic, sleep
-from typing import Any, Never, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, Never, ParamSpec, Self, SupportsIndex, TypeAlias, TypeVar
 from weakref import ref
 
 import streamgda.statistics.kernels.blas  # noqa: F401  a fork takes its lock after those of states, as threads do
@@ -47,6 +48,10 @@ class Locked:
     def copy(self) -> Self:
         """An object that does not change with this one."""
         raise NotImplementedError
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Have all protocols of pickle make the object by `__new__`, which 0 and 1 do not."""
+        return super().__reduce_ex__(max(index(protocol), 2))
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: a copy, since its arrays are read when the lock is free again."""

@@ -24,6 +24,7 @@ STEPS = {
     "rows": lambda state, codes: state.update(np.ones((1, 2)), codes[:1]) if codes else state,
     "copy": lambda state, codes: state.copy(),
     "pickle": lambda state, codes: pickle.loads(pickle.dumps(state)),
+    "pickle as of Python 2": lambda state, codes: pickle.loads(pickle.dumps(state, 0)),
     "subtract": lambda state, codes: state + learnt(type(state), codes) - learnt(type(state), codes),
     "drop": lambda state, codes: state.drop_class(state.classes[0]) if len(state.classes) > 1 else state,
 }

@@ -467,6 +467,8 @@ def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
             url if is_limited else f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={_RETRIES}"
         )
     except pa.ArrowInvalid as error:
+        if url.startswith("file://"):  # with characters that a URL would quote, such as blanks
+            return _resolved(url.removeprefix("file://"), None)
         reason = one_line(error)
     place, _, _ = url.partition("?")
     if url.startswith("s3") and shown(place) != place:  # fsspec would take the key for a bucket

@@ -221,10 +221,12 @@ def test_formats_are_told_by_names_and_a_folder_of_several_is_an_error(tmp_path)
     with pytest.raises(FileNotFoundError, match="holds no file"):
         scan(tmp_path, "kind")
     (tmp_path / "b.tsv").write_text("x\tkind\n1\ta\n2\tb\n")
-    assert accumulate(scan(tmp_path, "kind")).n_rows == 2
+    for path in (tmp_path, f"{tmp_path}/b*", [f"{tmp_path}/[b]*"]):
+        assert accumulate(scan(path, "kind")).n_rows == 2
     write_json(TABLE, tmp_path / "c.jsonl")
-    with pytest.raises(ValueError, match="several formats: 'csv', 'json'"):
-        scan(tmp_path, "kind")
+    for path in (tmp_path, f"{tmp_path}/[bc].*"):
+        with pytest.raises(ValueError, match="several formats: 'csv', 'json'"):
+            scan(path, "kind")
     assert accumulate(scan(tmp_path, "kind", format="json", features=["x"])).n_rows == N
     write_csv(TABLE, tmp_path / "odd.parquet")
     with pytest.raises(ValueError, match=r"odd\.parquet"):  # a folder stands for its Parquet files

@@ -156,11 +156,15 @@ def dataset_at(
     if kinds in ([], ["parquet"]):
         find = partial(find_files, path, filesystem)
         try:
-            return Dataset.of(find(), find, check, types=types)
+            listing = find()
         except FileNotFoundError:
             kinds = [] if kinds else _kinds(_texts(find(endings=_ENDINGS).files))
             if not kinds:
                 raise
+        else:
+            kinds = kinds or _kinds(_texts(listing.files)) or ["parquet"]  # of files that a pattern matches
+            if kinds == ["parquet"]:
+                return Dataset.of(listing, find, check, types=types)
     if len(kinds) > 1:
         raise ValueError(f"{path} stands for files of several formats: {listed(kinds)}; name one, as format=")
     find = partial(find_files, path, filesystem, endings=_NAMES[kinds[0]])

@@ -60,9 +60,15 @@ def _as_written(text: str) -> Any:
     if text == _NULL:
         return None
     with suppress(ValueError):
-        if str(int(text)) == text and -(1 << 63) <= int(text) < 1 << 63:
-            return int(text)
+        if str(int(text)) == text:
+            return _in_64_bits(text)
     return text
+
+
+def _in_64_bits(digits: str) -> Any:
+    """A whole number; as text if it is too large for one of Arrow."""
+    number = int(digits)
+    return number if -(1 << 63) <= number < 1 << 63 else digits
 
 
 def by_name(keys: Mapping[str, Keys]) -> dict[str, set[Any]]:
@@ -148,13 +154,15 @@ def read_as(value: Any, kind: str | None) -> Any:
     --------
     >>> read_as("07", "int"), read_as(7, "str"), read_as("7b", "int"), read_as(7.5, "int")
     (7, '7', '7b', 7.5)
+    >>> read_as("9" * 20, "int")
+    '99999999999999999999'
     """
     if kind == "str" and value is not None:
         return str(value)
     if kind == "bool":
         return {"true": True, "false": False}.get(str(value).lower(), value)
     if kind == "int" and isinstance(value, str) and _DIGITS.fullmatch(value):
-        return int(value)
+        return _in_64_bits(value)
     return value
 
 
