@@ -37,9 +37,10 @@ def decoded_type(kind: Any) -> pa.DataType:
 
 def plain_type(kind: Any) -> pa.DataType:
     """The type of the values, also of those of an extension type. A UUID is no other value."""
-    kind = decoded_type(kind)
     if kind.id not in _OTHERS or isinstance(kind, pa.UuidType):
         return kind
+    if kind.id in _ENCODED:
+        return plain_type(decoded_type(kind))
     if pa.types.is_fixed_size_binary(kind):
         return pa.binary()
     return pa.bool_() if isinstance(kind, pa.Bool8Type) else plain_type(kind.storage_type)

@@ -196,18 +196,14 @@ def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:
     if has_encrypted_columns(metadata, tail):
         return
     bounds = [1, *chain.from_iterable(sorted(_places(metadata, groups))), n_bytes - len(tail)]
-    if _behind(metadata, tail) or any(before > after for before, after in pairwise(bounds)):
+    overlap = any(before > after for before, after in pairwise(bounds))
+    if overlap or len(tail) != metadata.serialized_size + _BEHIND:
         raise pa.ArrowInvalid("the footer is damaged: columns overlap, or lie outside the file")
 
 
 def has_encrypted_columns(metadata: pq.FileMetaData, tail: bytes) -> bool:
     """Whether columns of a file are encrypted. pyarrow crashes the process when asked where they are."""
-    return _behind(metadata, tail) == _SIGNATURE or tail.endswith(b"PARE")
-
-
-def _behind(metadata: pq.FileMetaData, tail: bytes) -> int:
-    """The number of bytes between a footer and its length."""
-    return len(tail) - _BEHIND - int(metadata.serialized_size)
+    return len(tail) == metadata.serialized_size + _SIGNATURE + _BEHIND or tail.endswith(b"PARE")
 
 
 def _places(metadata: pq.FileMetaData, groups: Sequence[pq.RowGroupMetaData]) -> Iterator[tuple[int, int]]:

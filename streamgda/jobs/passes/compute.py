@@ -15,7 +15,6 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import MapFunction, Source
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.sources.splits import LazySplit
@@ -136,7 +135,8 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
     start, groups = time.monotonic(), [group for plan in plans for group in plan.groups]
     with single_blas_thread(), warning_of_retries() as errors, telling(progress, groups) as listener:
         n_rows = "an unknown number of" if listener.total_rows is None else f"{listener.total_rows:,}"
-        _log.info("pass planned: %s rows in %s", n_rows, counted(len(groups), "task"))
+        n_tasks = "one task" if len(groups) == 1 else f"{len(groups):,} tasks"
+        _log.info("pass planned: %s rows in %s", n_rows, n_tasks)
         _log.info("pass started on %s", client_of(scheduler) or scheduler or "Dask's default scheduler")
         n_threads = _own_threads(plans, scheduler)
         if n_threads is None:

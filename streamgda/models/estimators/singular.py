@@ -10,7 +10,7 @@ from streamgda.data.blocks.wording import counted, named
 from streamgda.models.gaussians.components import singular_features
 from streamgda.models.gaussians.whitening import Singular, Whitening, constant_features
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array, kind_named
+from streamgda.statistics.covariances import KINDS, Array
 
 
 def whiten_classes(
@@ -21,7 +21,7 @@ def whiten_classes(
     No factor or spectrum is needed to see that a class has too few rows, or a feature that is constant in it.
     """
     means, counts, reasons = statistics.means, statistics.counts, statistics.reasons
-    n_features, spans_all = means.shape[1], kind_named(statistics.covariance_type).is_complete
+    n_features, spans_all = means.shape[1], KINDS[statistics.covariance_type].is_complete
     most = counts - 1 if spans_all else np.full(len(counts), n_features)  # dimensions that the rows can span
     whitenings: list[Whitening] = []
     for k, covariance in enumerate(covariances):

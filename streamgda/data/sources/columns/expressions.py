@@ -249,8 +249,8 @@ class Filter(ColumnExpression):
     """An expression that is true of the rows to read, and the columns that it refers to."""
 
     @classmethod
-    def of(cls, filters: Any, schema: pa.Schema) -> Self | None:
-        """The filter that a user gives for a dataset with these columns; None if none is given.
+    def of(cls, filters: Any, schema: pa.Schema) -> Self:
+        """The filter that a user gives for a dataset with these columns.
 
         Parameters
         ----------
@@ -265,8 +265,6 @@ class Filter(ColumnExpression):
         ValueError
             If it is no filter, or cannot be evaluated on these columns.
         """
-        if filters is None:
-            return None
         try:
             expression: Any = _with_moments(filters, schema)
             if not isinstance(expression, ds.Expression):

@@ -132,7 +132,7 @@ def scan(
     check = partial(check_named, target, weight, features)
     dataset = dataset_at(path, filesystem, format, check, hive_types)
     choice = target, features, exclude, categories, weight, missing
-    condition = dataset.condition(filters)
+    condition = None if filters is None else dataset.condition(filters)
     first = dataset.first.path
     with naming_options(first, dataset.format, partial(_beginning, dataset.listing.storage, first)):
         roles = choose_roles(

@@ -101,8 +101,6 @@ def _type_named(kind: Any) -> pa.DataType:
 
 def typed(folder: str, keys: Keys, declared: Mapping[str, pa.Field]) -> Keys:
     """The keys of a folder, some as values of declared types; ValueError if one cannot be that."""
-    if not declared:
-        return keys
     values = dict(keys)
     for name in declared.keys() & keys.keys():
         kind = declared[name].type

@@ -126,7 +126,8 @@ def scan_parquet(
     check = partial(check_named, target, weight, features)
     dataset = Dataset.of(find(), find, check, types=hive_types)
     choice = target, features, exclude, categories, weight, missing
-    condition, read = dataset.condition(filters), (dataset.stored, dataset.first_rows, dataset.types)
+    condition = None if filters is None else dataset.condition(filters)
+    read = dataset.stored, dataset.first_rows, dataset.types
     roles = choose_roles(dataset.schema, dataset.first.path, *choice, *read)
     return ParquetSource(dataset, roles, condition)
 
@@ -180,7 +181,8 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     def to_score(self, keep: Sequence[str], each: MapFunction = map) -> tuple[list[RowGroups], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep in all the files."""
         schema, first = self._known
-        check_known(keep, schema.names, first)
+        if keep:
+            check_known(keep, schema.names, first)
         roles = replace(self._roles, target=None, weight=None, groups=None)
         kinds = self._dataset.kinds(roles, keep)
         options = replace(self._options, roles=roles, keep=tuple(keep), kinds=kinds)

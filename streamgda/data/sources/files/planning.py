@@ -136,14 +136,17 @@ class Dataset:
                 )
             return cls._of_table(listing, find, listing.columns, first)
         folders = dict.fromkeys(path.rpartition("/")[0] for path in listing.files)
-        keys = {folder: keys_in(folder, first.schema.names) for folder in folders}
-        declared = declared_types(types or {}, keys)
-        held = {folder: typed(folder, pairs, declared) for folder, pairs in keys.items()}
-        found = [pa.field(name, type_of_keys(values)) for name, values in by_name(held).items()]
+        keys: dict[str, Keys] = {
+            folder: keys_in(folder, first.schema.names) if "=" in folder else {} for folder in folders
+        }
+        declared = declared_types(types, keys) if types else {}
+        if declared:
+            keys = {folder: typed(folder, pairs, declared) for folder, pairs in keys.items()}
+        found = [pa.field(name, type_of_keys(values)) for name, values in by_name(keys).items()]
         columns = [*first.schema.remove_metadata(), *(declared.get(one.name, one) for one in found)]
         schema = decoded_schema(pa.schema(columns))
         types_of_keys = pa.schema([*declared.values()])
-        return cls(listing, first, first.schema, schema, held, types_of_keys, {}, format, find)
+        return cls(listing, first, first.schema, schema, keys, types_of_keys, {}, format, find)
 
     @classmethod
     def _of_table(cls, listing: Listing, find: Find, columns: pa.Schema, first: Footer) -> Self:
@@ -276,7 +279,7 @@ class Dataset:
         """The values of each key."""
         return by_name(self.keys)
 
-    def condition(self, filters: Any) -> Filter | None:
+    def condition(self, filters: Any) -> Filter:
         """The filter that a user gives. It may compare keys whose types are not declared as text or else.
 
         Raises
@@ -439,7 +442,8 @@ def _passes(check: Check | None, head: Footer) -> bool:
     columns = head.schema
     if all(map(pa.types.is_null, columns.types)):
         return False
-    for name in keys_in(head.path.rpartition("/")[0]):
+    folder = head.path.rpartition("/")[0]
+    for name in keys_in(folder) if "=" in folder else ():
         columns = columns.append(pa.field(name, pa.null()))
     try:
         return check is None or check(columns, head.path) is None
