@@ -220,6 +220,13 @@ def test_categories_that_are_no_text_are_told_how_to_be_learnt(kind):
             read(pd.DataFrame({"x": range(6), "kind": kind}))
 
 
+def test_text_in_a_column_of_numbers_of_other_files_is_not_told_to_be_learnt_as_it_is(tmp_path):
+    for i, values in enumerate([[0.5, 1.5], ["1", "2"]]):
+        pd.DataFrame({"x": values, "y": [0, 1]}).to_parquet(tmp_path / f"{i}.parquet")
+    with pytest.raises(ValueError, match=r"1\.parquet: column 'x' .* numbers, here text\. Write it alike"):
+        accumulate(scan_parquet(tmp_path, "y"))
+
+
 @pytest.mark.parametrize("features", [["X", "y"], "y"])
 def test_a_store_of_columns_is_told_how_to_be_read(tmp_path, features):
     store = zarr_group(tmp_path / "store", X=X, y=np.arange(len(X)))
@@ -243,7 +250,8 @@ def test_what_is_no_source_is_told_how_to_become_one(given, remedy):
 
 @pytest.mark.parametrize("shrinkage", [None, "auto"])
 def test_a_class_of_few_rows_is_told_in_short_with_one_remedy_that_works(shrinkage):
-    rows = RNG.normal(size=(60, 5))
+    rows = RNG.normal(size=(60, 5))  # drawn after other tests have drawn, or before
+    rows[-1] += 5
     for n_rows in (1, 3):
         y = np.repeat([0, 1], [60 - n_rows, n_rows])
         with pytest.raises(np.linalg.LinAlgError, match=f"class 1.* from {n_rows} row") as caught:

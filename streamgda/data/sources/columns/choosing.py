@@ -145,6 +145,9 @@ def _check_features(
     kinds = ", ".join(f"{name!r} ({types[name]})" for name in wrong)
     usable = [name for name in present if name not in wrong and not is_identifier(name)]
     text = [name for name in wrong if label_kind(types[name]) is not None]
+    takes_all_text = roles.encoding is not None and not roles.encoding.by_name and not is_frame
+    if text and takes_all_text:
+        raise _differing(text[0], types, origin, "numbers", "text")
     raise ValueError(
         f"{origin}: columns {kinds} cannot be features; "
         + ("leave them out" if is_frame else _left_out(roles, wrong, usable, text, first_rows))
@@ -189,9 +192,14 @@ def _check_as_elsewhere(roles: Roles, types: dict[str, pa.DataType], origin: str
         if name in types and name not in roles.derived and is_wrong(types[name]):
             kinds = ["dates or times", "numbers"]
             there, here = kinds if name in roles.dates else kinds[::-1]
-            raise ValueError(
-                f"{origin}: column {name!r} is {types[name]}; elsewhere it holds {there}, here {here}"
-            )
+            raise _differing(name, types, origin, there, here)
+
+
+def _differing(name: str, types: dict[str, pa.DataType], origin: str, there: str, here: str) -> ValueError:
+    return ValueError(
+        f"{origin}: column {name!r} is {types[name]}; elsewhere it holds {there}, here {here}. Write it "
+        "alike in all files, or leave it out"
+    )
 
 
 def check_types(
