@@ -1,10 +1,7 @@
 """How much memory predict_dataset takes: that of some rows, whatever there is in all."""
 
-import multiprocessing
-import re
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -14,15 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import GaussianNB, load, predict_dataset, scan_parquet
+from tests.jobs.test_memory import FORKED, peak
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak of one program")
-
-FORKED = multiprocessing.get_context("forkserver")
-
-
-def peak():
-    """Of this program, in megabytes; ru_maxrss counts what started it too."""
-    return int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 
 
 def taken(folder, out, keep):
