@@ -222,14 +222,27 @@ def test_the_name_of_a_file_counts_where_rows_are_divided():
 def test_what_a_ledger_knows_a_file_by():
     file = InputFile("1", "d/1", Version(1, 2), {"k": 1}, name="1")
     others = {"path": "2", "version": Version(1, 3), "partition": {"k": True}, "name": "d/1"}
+    others["row_groups"] = [1], 2
     records = [FileRecord.of(one) for one in (file, *(replace(file, **{k: v}) for k, v in others.items()))]
     assert len({record.identity for record in records}) == len(others) + 1
+    assert FileRecord.of(replace(file, row_groups=([0, 1], 2))).identity == records[0].identity
     before = FileRecord.of(replace(file, name=""))  # of a ledger that knew no names, or divides no rows
     assert before.identity == records[0].identity
     both = [FileRecord.of(replace(file, partition=keys)) for keys in ({"k": 1, "l": 2}, {"l": 2, "k": 1})]
     assert both[0].identity == both[1].identity
     days = [FileRecord.of(replace(file, partition={"k": day})) for day in (date(2026, 1, 1), "2026-01-01")]
     assert days[0].identity != days[1].identity
+
+
+def test_a_ledger_reads_the_row_groups_that_it_has_not_read(tmp_path):
+    pq.write_table(pa.table({"a": X[:, 0], "y": Y}), tmp_path / "1.parquet", row_group_size=20)
+    every, ledger = ds.dataset(tmp_path / "1.parquet"), StatisticsLedger(tmp_path / "_ledger")
+    (part,) = (one.subset(row_group_ids=[1]) for one in every.get_fragments())
+    some = ds.FileSystemDataset([part], every.schema, part.format, every.filesystem)
+    for dataset, n_rows in ((some, 20), (every, 60), (some, 20)):
+        report = ledger.refresh(scan_arrow(dataset, "y"))
+        assert (len(report.read), ledger.statistics().n_rows) == (1, n_rows)
+    assert ledger.refresh(scan_arrow(some, "y")).reused
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -76,6 +76,7 @@ class FileRecord(NamedTuple):
     place: int = 0  # in the table
     name: str = ""  # by which its rows are divided; of older ledgers, its path
     content: str = ""  # a hash of its statistics, which a copy has too; of older ledgers, not known
+    row_groups: str = ""  # if a pyarrow dataset leaves out others
 
     @classmethod
     def of(cls, file: InputFile) -> FileRecord:
@@ -85,13 +86,19 @@ class FileRecord(NamedTuple):
         # Rows may be divided by keys whose types JSON does not tell, such as dates.
         untold = {key: type(v).__name__ for key, v in file.partition.items() if canonical(v) != v}
         name = f"{file.name} {untold}" if file.name and untold else file.name
-        return cls(file.path, version.size, version.modified, version.etag, partition, name=name)
+        groups, n_groups = file.row_groups or ([], 0)
+        row_groups = "" if groups == list(range(n_groups)) else json.dumps(groups)
+        return cls(
+            *(file.path, version.size, version.modified, version.etag, partition),
+            name=name,
+            row_groups=row_groups,
+        )
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """What is equal as long as the file has the same rows, which are divided by the same name."""
         version = self.size, self.modified if self.etag is None else self.etag
-        return self.path, *version, _in_order(self.partition), self.name or self.path
+        return self.path, *version, _in_order(self.partition), self.name or self.path, self.row_groups
 
 
 @lru_cache  # files of one folder share their keys
@@ -107,7 +114,7 @@ def as_lists(records: Sequence[FileRecord]) -> dict[str, list[Any]]:
 
 def records_in(columns: Mapping[str, Sequence[Any]]) -> list[FileRecord]:
     """The records whose values `as_lists` has listed."""
-    columns = {**dict.fromkeys(("name", "content"), [""] * len(columns["path"])), **columns}
+    columns = {**dict.fromkeys(("name", "content", "row_groups"), [""] * len(columns["path"])), **columns}
     return list(map(FileRecord._make, zip(*map(columns.__getitem__, FileRecord._fields), strict=True)))
 
 

@@ -6,6 +6,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -264,10 +265,18 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
                 file.location,
                 versions.get(file.path) or retried(partial(storage.version, file.path)),
                 {name: read_as(key, kinds.get(name)) for name, key in file.partition.items()},
+                self._row_groups_of(file.location),
                 name=self._options.name_of(file.path),
             )
             for file in files
         ]
+
+    def _row_groups_of(self, path: str) -> tuple[list[int], int] | None:
+        """The row groups of a file, if it is of a pyarrow dataset, which may leave some out."""
+        if self._dataset.fragments:
+            with suppress(ValueError):  # the file is damaged, which an error says where it is read
+                return self._dataset.row_groups_of(path)
+        return None
 
     def includes(self, storage: Storage, path: str) -> bool:
         """Whether a Parquet file written to a path would then be one of the files."""

@@ -351,7 +351,7 @@ class Dataset:
             cluster.
         """
         if self.fragments:
-            files = [replace(file, row_groups=self._row_groups(file.location)) for file in files]
+            files = [replace(file, row_groups=self.row_groups_of(file.location)) for file in files]
         batches = [files[i : i + _FILES_OF_TASK] for i in range(0, len(files), _FILES_OF_TASK)]
         planner = FilePlanner(  # which opens the files, perhaps on the workers of a cluster
             self.schema.remove_metadata(),
@@ -378,7 +378,7 @@ class Dataset:
         for name, path in differing.items():
             warn_of_differing(name, path)
 
-    def _row_groups(self, path: str) -> tuple[list[int], int]:
+    def row_groups_of(self, path: str) -> tuple[list[int], int]:
         """The row groups of a file that a pyarrow dataset holds, and how many the file has."""
         fragment = self.fragments[path]
         with decoding(path):
