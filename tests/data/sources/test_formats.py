@@ -122,7 +122,16 @@ def test_a_later_value_that_does_not_fit_is_named_with_file_and_line(ending, n_l
     with pytest.raises(ValueError, match=rf"1.{ending}.*line {n_lines + 1}.*x") as caught:
         accumulate(scan(tmp_path, "kind"))
     assert "0.csv" not in str(caught.value)
-    assert ("csv column_types={'x': 'string'}" in str(caught.value)) == (ending == "csv")
+
+
+@pytest.mark.parametrize("value", ["true", "2026-01-31", "2026-01-31 06:00:00", "north"])
+def test_the_error_for_a_column_that_was_empty_at_first_names_the_option_that_reads_it(value, tmp_path):
+    (tmp_path / "0.csv").write_text("x,other,kind\n,1,a\n,2,b\n")
+    (tmp_path / "1.csv").write_text(f"x,other,kind\n{value},1,a\n{value},2,b\n")
+    with pytest.raises(ValueError, match=r'1.csv, line 2: column .x. .* by the format, as "csv') as caught:
+        accumulate(scan(tmp_path, "kind", missing="drop"))
+    told = scan(tmp_path, "kind", format=str(caught.value).split('"')[-2], missing="drop")
+    assert accumulate(told).n_rows == (4 if value == "north" else 2)
 
 
 def test_whole_numbers_and_empty_columns_of_the_sample_may_go_on_as_any_number(tmp_path):

@@ -20,6 +20,7 @@ import pyarrow.dataset as ds
 import pyarrow.json
 
 from streamgda.data.blocks.block import Missing, Places
+from streamgda.data.blocks.dates import moment_of
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.types import decoded
 from streamgda.data.blocks.wording import listed
@@ -63,6 +64,8 @@ _ENDINGS = tuple(end for ends in _NAMES.values() for end in ends)
 _UNREADABLE = "it is damaged or of another format, or a value is of another type than its column"
 
 _OF_CSV = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)", re.DOTALL)
+
+_OTHER_VALUE = re.compile(r"conversion error to .*: invalid value '(.*)'")
 
 _ABSENT = re.compile("Column '(.*)' in include_columns")
 
@@ -258,6 +261,13 @@ def _as_float(column: pa.Field) -> pa.Field:
     return column.with_type(kind) if is_whole or is_list(column.type) else column
 
 
+def _type_of(value: str) -> str:
+    """The type that the text of a value has in options of CSV."""
+    if value.lower() in {"true", "false"}:
+        return "bool"
+    return "string" if moment_of(value) is None else "timestamp[us]"
+
+
 def _version(storage: Storage, path: str) -> Version:
     with opening(path):
         return retried(partial(storage.version, path), place=path)
@@ -359,9 +369,9 @@ class FileRows(RowGroups):
                 reason = NOT_UTF8
             if reason.endswith(f"invalid value {column!r}"):
                 reason = "the names of columns again, as in files that were joined; delete such lines"
-            elif " conversion error to " in reason:
-                text = f"column_types={{{column!r}: 'string'}}"
-                reason += f'. If the column holds text, tell by the format, as "csv {text}"'
+            elif match := _OTHER_VALUE.search(reason):
+                declared = f"column_types={{{column!r}: '{_type_of(match[1])}'}}"
+                reason += f'. If the column holds such values, tell by the format, as "csv {declared}"'
             return ValueError(
                 f"{self.path}, line {line}: column {column!r} holds {self.types.field(column).type} by the "
                 f"beginning of the first file, and here: {reason}"
