@@ -231,14 +231,14 @@ def schema_in(metadata: Mapping[str, Any], names: Names | None) -> Schema:
     """The schema that a saved state has; ValueError if it is damaged."""
     dates = tuple(metadata.get("dates", ()))
     lists = tuple((str(name), int(length)) for name, length in dict(metadata.get("lists", {})).items())
+    schema: Schema = Columns(names)
     for key, place in SCHEMAS.items():
         if metadata.get(key) is not None:
-            schema: Schema = resolve_name(place).from_plain(metadata[key])
+            schema = resolve_name(place).from_plain(metadata[key])
             known = [name.removesuffix(MISSING) for name in schema.feature_names or ()]
             if known != [name.removesuffix(MISSING) for name in names or ()]:  # which 0.2 saved without it
                 raise ValueError(f"the features are not those of the {key}")
-            return schema.with_types(dates, lists)
-    return Columns(names).with_types(dates, lists)
+    return schema.with_types(dates, lists) if dates or lists else schema
 
 
 def check_same_names(ours: Names | None, theirs: Names | None) -> None:

@@ -149,10 +149,6 @@ class _Waiting:
     before: Baseline
     after: Statistics
 
-    @property
-    def nbytes(self) -> int:
-        return self.before.nbytes + self.after.nbytes
-
 
 class _WhenAsked:
     """The field `drift` of a report, which compares what is waiting when it is first asked for."""
@@ -195,7 +191,7 @@ class DriftReport:
     def compared(self, most: int = 0) -> Self:
         """The same report. It holds no states to compare any more if these take more than so many bytes."""
         waiting = vars(self)["drift"]
-        if isinstance(waiting, _Waiting) and waiting.nbytes > most:
+        if isinstance(waiting, _Waiting) and waiting.before.nbytes + waiting.after.nbytes > most:
             _ = self.drift
         return self
 

@@ -25,7 +25,8 @@ from streamgda.statistics.floating.moments import NOISE, Moments
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.validation import as_counts, check_columns
 
-_PACKED = {"scatter", "pooled_scatter"}  # they are copied when they are unpacked
+_SCATTER = {False: "scatter", True: "pooled_scatter"}
+"""The column of a scatter, by whether the classes share it. It is copied when it is unpacked."""
 
 
 def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
@@ -37,7 +38,7 @@ def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
         "weight": moments.weights,
         "mean": moments.means,
         "mean_tail": moments.low_means,
-        _scatter_column(moments.kind): moments.kind.packed(moments.scatter)[:n_classes],
+        _SCATTER[moments.kind.is_pooled]: moments.kind.packed(moments.scatter)[:n_classes],
     }
     if moments.weight_tails.any():
         columns["weight_tail"] = moments.weight_tails
@@ -67,14 +68,10 @@ def decoded(kind: CovarianceKind, columns: TableColumns, n_features: int) -> Lab
     counts, weights = arrays["count"], arrays["weight"]
     _check_totals(classes, counts, weights)
     weight_tails = arrays.get("weight_tail", np.zeros_like(weights))
-    scatter = kind.unpacked(arrays[_scatter_column(kind)], n_classes, n_features)
+    scatter = kind.unpacked(arrays[_SCATTER[kind.is_pooled]], n_classes, n_features)
     more = sort.more_arrays(kind, arrays)
     moments = sort(kind, weights, weight_tails, arrays["mean"], arrays["mean_tail"], scatter, *more)
     return Labelled(classes, counts, moments, _squares(moments, counts, arrays.get("squared_weight")))
-
-
-def _scatter_column(kind: CovarianceKind) -> str:
-    return "pooled_scatter" if kind.is_pooled else "scatter"
 
 
 def _shapes(kind: CovarianceKind, n_classes: int, n_features: int) -> dict[str, tuple[int, ...]]:
@@ -82,7 +79,7 @@ def _shapes(kind: CovarianceKind, n_classes: int, n_features: int) -> dict[str, 
     n_pairs = kind.n_pairs(n_features)
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("count", "weight"), (n_classes,))
     shapes |= dict.fromkeys(("mean", "mean_tail"), (n_classes, n_features))
-    shapes[_scatter_column(kind)] = (kind.n_packed(n_classes), n_pairs)
+    shapes[_SCATTER[kind.is_pooled]] = (kind.n_packed(n_classes), n_pairs)
     return shapes
 
 
@@ -93,7 +90,9 @@ def _numbers(values: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray
         raise ValueError(f"column {name!r} holds {values.dtype} where numbers are due")
     if not np.isfinite(values).all():
         raise ValueError(f"column {name!r} holds NaN or infinity")
-    return as_counts(values) if name == "count" else values.astype(np.float64, copy=name not in _PACKED)
+    if name == "count":
+        return as_counts(values)
+    return values.astype(np.float64, copy=name not in _SCATTER.values())
 
 
 def _check_totals(classes: Labels, counts: NDArray[Any], weights: Array) -> None:

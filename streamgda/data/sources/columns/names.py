@@ -19,7 +19,7 @@ def check_named(
     """Raise ValueError if a file lacks a column that the user has named."""
     there = set(schema.names)
     for name in (target, weight, *(features or ())):
-        if isinstance(name, str) and not _is_pattern(name) and column_of(name) not in there:
+        if isinstance(name, str) and not ({name, column_of(name)} & there or _is_pattern(name)):
             check_known([name], there, origin)
 
 

@@ -87,7 +87,8 @@ class Roles:
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values, in which ledgers have it."""
-        columns = {name: column.identity for name, column in self.computed.items()}
+        derived = self.computed.items() if self.derived else ()
+        columns = {name: column.identity for name, column in derived}
         return {
             "target": self.target,
             "features": list(self.features),
