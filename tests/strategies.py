@@ -4,7 +4,16 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+
 KINDS = ("full", "tied", "diag")
+MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
+FOUR_MODELS = [*MODELS, GaussianDiscriminantAnalysis]
 
 kinds = st.sampled_from(KINDS)
 label_sets = st.sampled_from([[0, 1, 2], [-5, 7, 10**12], ["a", "bb", "c"], [False, True]])

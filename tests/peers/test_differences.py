@@ -13,8 +13,8 @@ from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.utils import get_tags
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from tests.strategies import MODELS
 
-MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 PEERS = {
     GaussianNB: naive_bayes.GaussianNB,
     LinearDiscriminantAnalysis: discriminant_analysis.LinearDiscriminantAnalysis,

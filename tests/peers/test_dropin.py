@@ -19,6 +19,7 @@ from streamgda import (
     load,
     scan_arrow,
 )
+from tests.strategies import MODELS
 
 LDA = discriminant_analysis.LinearDiscriminantAnalysis
 QDA = discriminant_analysis.QuadraticDiscriminantAnalysis
@@ -237,7 +238,7 @@ def test_dask_knows_the_type_of_the_components():
     assert lazy.dtype == lazy.compute().dtype == np.float32
 
 
-@pytest.mark.parametrize("model", [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+@pytest.mark.parametrize("model", MODELS)
 def test_frames_and_series_of_any_library_that_narwhals_reads(model):
     pl, nw = pytest.importorskip("polars"), pytest.importorskip("narwhals")
     X, y = rows()

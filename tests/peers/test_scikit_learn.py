@@ -24,8 +24,8 @@ from streamgda import (
     scan_arrow,
 )
 from streamgda.models.estimators.classifier import score_rows
+from tests.strategies import MODELS
 
-MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 PEERS = {
     GaussianNB: naive_bayes.GaussianNB,
     LinearDiscriminantAnalysis: discriminant_analysis.LinearDiscriminantAnalysis,

@@ -11,8 +11,8 @@ from sklearn.datasets import load_iris
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from streamgda.plotting import DecisionRegionsDisplay, LinearProjectionDisplay
+from tests.strategies import MODELS
 
-MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 KINDS = np.array(["setosa", "versicolor", "virginica"])
 PAIRS = [(0, 1), (3, 0), ("petal width (cm)", "sepal width (cm)")]
 

@@ -15,7 +15,6 @@ from streamgda import (
     ClassStatistics,
     ExactClassStatistics,
     GaussianNB,
-    LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     StatisticsSearchCV,
     accumulate,
@@ -24,6 +23,7 @@ from streamgda import (
     scan_arrow,
 )
 from streamgda.data.blocks.arrays import matrix_of
+from tests.strategies import MODELS
 
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 3, 120)
@@ -39,7 +39,6 @@ LIBRARIES = {
     "batch": lambda frame: pa.RecordBatch.from_pandas(frame, preserve_index=False),
 }
 libraries = pytest.mark.parametrize("made", LIBRARIES.values(), ids=LIBRARIES)
-MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
 
 
 @libraries

@@ -18,10 +18,7 @@ from hypothesis.extra import numpy as hnp
 from streamgda import (
     ClassStatistics,
     ExactClassStatistics,
-    GaussianDiscriminantAnalysis,
     GaussianNB,
-    LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
     accumulate,
     scan_arrow,
     scan_dask,
@@ -30,14 +27,7 @@ from streamgda import (
 )
 from tests.contracts.mergeable_contract import SubtractableContract
 from tests.reference import exact_moments
-from tests.strategies import KINDS, kinds, label_sets
-
-ESTIMATORS = [
-    GaussianNB,
-    LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
-    GaussianDiscriminantAnalysis,
-]
+from tests.strategies import FOUR_MODELS, KINDS, kinds, label_sets
 
 
 def of(kind, X, y, sample_weight=None):
@@ -498,7 +488,7 @@ def test_columns_that_cannot_be_are_refused(name, change, message):
 # ---------------------------------------------------------------------- what it is for
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", FOUR_MODELS)
 def test_features_too_large_for_a_model_are_refused(estimator):
     rows, labels = np.random.default_rng(0).normal(size=(20, 2)) * 1e200, np.arange(20) % 2
     with pytest.raises(ValueError, match="too large"):

@@ -31,8 +31,7 @@ from streamgda import (
     scan_zarr,
 )
 from tests.reference import covariances_of
-
-MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
+from tests.strategies import MODELS
 
 nan = float("nan")
 

@@ -7,17 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streamgda import (
-    GaussianNB,
-    LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
-    StatisticsLedger,
-    accumulate,
-    evaluate,
-    scan,
-    scan_arrow,
-    scan_dask,
-)
+from streamgda import GaussianNB, StatisticsLedger, accumulate, evaluate, scan, scan_arrow, scan_dask
+from tests.strategies import MODELS
 
 nan = float("nan")
 
@@ -39,7 +30,7 @@ def sources(frame, folder):
     yield scan_dask(dd.from_pandas(frame, npartitions=2), "y", missing="marginal")
 
 
-@pytest.mark.parametrize("kind", [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+@pytest.mark.parametrize("kind", MODELS)
 def test_they_are_left_out_and_counted_wherever_they_come_from(kind, tmp_path):
     frame, labelled = rows()
     X, names = frame[["a", "b", "c"]], ["a", "b", "c"]

@@ -37,8 +37,8 @@ from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
 from tests.data.tables import zarr_group
 from tests.interrupted import full_disk, interrupt, let_pass
 from tests.jobs.scoring.conftest import ALL, NAMES, check, frame_of, read, stamps
+from tests.strategies import MODELS
 
-MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
 UNFINISHED = f"{'0' * 32}.unfinished"  # how the name of a file ends that is being written
 
 

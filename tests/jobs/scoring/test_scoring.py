@@ -12,7 +12,6 @@ from sklearn.exceptions import NotFittedError
 
 from streamgda import (
     Evaluation,
-    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -25,8 +24,8 @@ from streamgda import (
 )
 from streamgda.data.sources.base import Source
 from tests.data.tables import parquet_files, zarr_group
+from tests.strategies import FOUR_MODELS
 
-MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis]
 RNG = np.random.default_rng(0)
 CODES = RNG.integers(0, 3, 3000)
 Y = np.array(["ant", "bee", "cow"])[CODES]
@@ -49,7 +48,7 @@ def agree(a, b):
 
 
 @pytest.mark.slow_cases("Discriminant")
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FOUR_MODELS)
 def test_a_source_is_judged_as_the_scores_of_its_rows(folder, model):
     fitted = model().fit(X, Y)
     evaluation = evaluate(fitted, scan_parquet(folder, "y", features=["u", "v"], weight="w"))
@@ -165,7 +164,7 @@ def batches(size=500):
 
 
 @pytest.mark.slow_cases("GaussianDisc")
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FOUR_MODELS)
 def test_each_batch_is_judged_by_the_model_of_those_before_it(model):
     learner = model()
     evaluation = progressive_score(learner, batches())
@@ -193,7 +192,7 @@ def test_a_class_that_appears_late():
 
 
 @pytest.mark.slow_cases("GaussianDisc")
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FOUR_MODELS)
 def test_batches_are_judged_once_two_classes_are_known(model):
     ants = Y == "ant"
     stream = [(X[ants], Y[ants]), (X[ants][:100], Y[ants][:100]), (X[~ants], Y[~ants]), (X, Y)]

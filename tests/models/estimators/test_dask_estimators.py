@@ -9,15 +9,14 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from streamgda import (
-    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     evaluate,
     progressive_score,
 )
+from tests.strategies import FOUR_MODELS
 
-MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis]
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 3, size=1000)
 X = RNG.normal(size=(1000, 2)) + Y[:, None]
@@ -26,7 +25,7 @@ METHODS = ["predict", "predict_proba", "predict_log_proba", "decision_function",
 
 
 @pytest.mark.slow_cases("GaussianDisc", "Linear")
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FOUR_MODELS)
 def test_fitted_as_in_memory(model):
     expected = model().fit(X, Y, sample_weight=Y + 1).statistics_
     rows, labels = da.from_array(X, chunks=(300, 1)), da.from_array(Y, chunks=250)
@@ -41,7 +40,7 @@ def test_fitted_as_in_memory(model):
 
 @pytest.mark.slow_cases("GaussianDisc", "Linear", "Quadratic")
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FOUR_MODELS)
 def test_arrays_in_lazy_arrays_out(model, method):
     fitted = model().fit(X, Y)
     lazy = getattr(fitted, method)(da.from_array(X, chunks=(300, 1)))
@@ -53,7 +52,7 @@ def test_arrays_in_lazy_arrays_out(model, method):
 
 @pytest.mark.slow_cases("GaussianDisc", "Linear", "Quadratic")
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FOUR_MODELS)
 def test_frames_in_lazy_frames_out(model, method):
     fitted = model().fit(FRAME, np.array(["a", "b", "c"])[Y])
     frame = FRAME.set_index(pd.Index(np.arange(1000) * 7, name="key"))
@@ -82,7 +81,7 @@ def test_nothing_is_computed_before_it_is_asked_for():
 
 
 @pytest.mark.slow_cases("GaussianDisc", "Linear")
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FOUR_MODELS)
 def test_what_is_learnt_later_does_not_change_lazy_scores(model):
     fitted = model().fit(FRAME, Y)
     arrays = {method: getattr(fitted, method)(FRAME) for method in METHODS}

@@ -28,8 +28,7 @@ from streamgda import (
     scan_parquet,
 )
 from tests.reference import log_joint
-
-MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
+from tests.strategies import MODELS
 
 
 def random_rows(n_classes, n_features, dtype=np.float64, n_rows=3000, seed=0):

@@ -8,21 +8,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import (
-    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     load,
     predict_dataset,
 )
+from tests.strategies import FOUR_MODELS
 
-MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(90, 2))
 LABELS = {"int": [3, 7, 11], "str": ["ant", "bee", "cat"]}
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FOUR_MODELS)
 @pytest.mark.parametrize("kind", LABELS)
 def test_priors_by_label_are_those_of_the_classes_that_have_appeared(model, kind, tmp_path):
     labels = LABELS[kind]
@@ -41,7 +40,7 @@ def test_priors_by_label_are_those_of_the_classes_that_have_appeared(model, kind
     np.testing.assert_allclose(learner.to_sklearn().predict_proba(X), learner.predict_proba(X), rtol=1e-9)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FOUR_MODELS)
 def test_a_class_without_a_prior_is_named_with_the_way_out(model):
     y = np.array(["ant", "bee", "cta"])[np.arange(90) % 3]
     with pytest.raises(ValueError, match=r"none for class cta, which has appeared.*drop_class\('cta'\)"):

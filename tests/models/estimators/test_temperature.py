@@ -10,20 +10,18 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 
 from streamgda import (
-    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
     cross_validate,
     evaluate,
     load,
     predict_dataset,
     scan_parquet,
 )
+from tests.strategies import FOUR_MODELS
 
-MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis]
-ALL = [*MODELS, MixtureDiscriminantAnalysis]
+ALL = [*FOUR_MODELS, MixtureDiscriminantAnalysis]
 RNG = np.random.default_rng(0)
 Y = np.array(["ant", "bee", "cat"])[np.arange(120) % 3]
 X = RNG.normal(size=(120, 3)) + 2 * RNG.normal(size=(3, 3))[np.arange(120) % 3]
@@ -40,7 +38,7 @@ def test_posteriors_are_those_of_divided_scores(kind):
     np.testing.assert_array_equal(tempered.predict(X), model.predict(X))
     for densities in ("score_samples", "mahalanobis", "p_values"):
         np.testing.assert_array_equal(getattr(tempered, densities)(X), getattr(model, densities)(X))
-    if kind in MODELS:  # of mixtures there is none
+    if kind in FOUR_MODELS:  # of mixtures there is none
         assert tempered.log_likelihood_ == model.log_likelihood_
 
 
@@ -83,7 +81,7 @@ def test_answers_out_of_core_have_it(kind, tmp_path):
 
 
 @pytest.mark.slow_cases("Quadratic", "Linear")
-@pytest.mark.parametrize("kind", MODELS[:3])
+@pytest.mark.parametrize("kind", FOUR_MODELS[:3])
 def test_held_out_rows_are_scored_with_it(kind):
     scoring = ["accuracy", "log_likelihood", "neg_log_loss"]
     plain = cross_validate(kind(), X, Y, cv=3, scoring=scoring)
@@ -115,7 +113,7 @@ def test_scikit_learn_has_it_in_the_coefficients_of_lda(solver, n_classes):
     np.testing.assert_allclose(peer.predict_proba(X), model.predict_proba(X), rtol=1e-9, atol=1e-15)
 
 
-@pytest.mark.parametrize("kind", [MODELS[0], *MODELS[2:]])
+@pytest.mark.parametrize("kind", [FOUR_MODELS[0], *FOUR_MODELS[2:]])
 def test_models_without_coefficients_refuse_to_lose_it(kind):
     with pytest.raises(ValueError, match="has no temperature; set temperature=1"):
         kind(temperature=2.0).fit(X, Y).to_sklearn()

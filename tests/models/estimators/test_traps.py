@@ -14,9 +14,9 @@ from streamgda import (
     accumulate,
     scan_arrow,
 )
+from tests.strategies import MODELS
 
 RNG = np.random.default_rng(0)
-MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
 
 
 def rows(n, d, n_classes=2):

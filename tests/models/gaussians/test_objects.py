@@ -6,17 +6,16 @@ import warnings
 import numpy as np
 import pytest
 
-from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from streamgda import QuadraticDiscriminantAnalysis
 from streamgda.models.estimators.classifier import finalised
+from tests.strategies import MODELS
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(400, 30)), np.repeat(np.arange(8), 50)
 
 
 @pytest.mark.parametrize("predictive", ["plugin", "student"])
-@pytest.mark.parametrize(
-    "kind", [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis], ids=lambda k: k.__name__
-)
+@pytest.mark.parametrize("kind", MODELS, ids=lambda k: k.__name__)
 def test_densities_compare_and_have_a_hash(kind, predictive):
     one, other = (finalised(kind(predictive=predictive).fit(X, Y)).densities for _ in range(2))
     assert one in [one]
