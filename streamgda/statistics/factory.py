@@ -76,7 +76,7 @@ def empty_statistics(
             raise TypeError(f"a rule divides the rows of each class, as SubclassCenters do; got {rule!r}")
         if hasattr(rule, "empty"):  # it has a state of its own
             if missing != "raise":
-                raise ValueError(f"{rule!r} takes complete rows; set missing='raise' or 'drop'")
+                raise ValueError(f"{rule!r} takes complete rows; set missing='raise'")
             return cast("Statistics", rule.empty(required))
         empty.rule = rule
     return empty

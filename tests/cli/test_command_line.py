@@ -615,7 +615,8 @@ def test_inspect_tells_models_statistics_and_their_faults(made, tmp_path):
     able = ["LinearDiscriminantAnalysis", "GaussianNB", "GaussianDiscriminantAnalysis", "RidgeClassifier"]
     assert said["can_predict"] == able
     assert [*said["cannot_predict"]] == [
-        *("QuadraticDiscriminantAnalysis", "MixtureDiscriminantAnalysis", "RandomFeatureClassifier")
+        *("QuadraticDiscriminantAnalysis", "MixtureDiscriminantAnalysis"),
+        *("LeafClassifier", "RandomFeatureClassifier"),
     ]
     said = invoke(tmp_path, "inspect", "statistics.parquet")
     assert f"\ncan_predict: {', '.join(able)}\n" in said

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Real
 from operator import itemgetter
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NoReturn, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 
@@ -19,15 +20,21 @@ from streamgda.extensions.leaves.rule import LeafRows
 from streamgda.extensions.leaves.solver import LeafRidge
 from streamgda.extensions.leaves.state import LeafStatistics
 from streamgda.extensions.ridge.calibration import Calibrated, HeldOutScores
-from streamgda.extensions.ridge.mapped import MappedRidgeClassifier, fitted_to_sample, rows_of_map
+from streamgda.extensions.ridge.mapped import (
+    MappedRidgeClassifier,
+    fitted_to_sample,
+    physical_memory,
+    rows_of_map,
+)
 from streamgda.extensions.ridge.sampled import RowSample
 from streamgda.extensions.ridge.scores import LinearScores
 from streamgda.extensions.subclasses.sampled import keys_of
-from streamgda.models.estimators.moment import of_one_moment
+from streamgda.models.estimators.moment import at_one_moment, of_one_moment
 from streamgda.models.estimators.reading import one_of
 from streamgda.models.gaussians.posteriors import order_of
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
+from streamgda.statistics.kernels import count_pairs
 
 _ALPHAS = (30.0, 10.0, 3.0, 1.0, 0.3)
 _USUAL = 3.0
@@ -35,6 +42,8 @@ _ROWS_OF_FOREST = 200_000
 _ROWS_OF_CHOICE = 20_000  # by which the kind and the size of trees are chosen
 _ROWS_OF_LARGE = 50_000  # from which on only few trees are tried, since pairs are many
 _LAST_HASH = np.uint64(2**61)  # an eighth of all, whose rows the forest never sees
+_BYTES_OF_PAIR = 4 * 12  # a state has 12; adding up and solving take three times as much
+_PAIRS_OF_ESTIMATE = 5_000_000
 _SCALE = 10.0  # of scores before they are calibrated, as for other features
 
 FORESTS = (
@@ -74,6 +83,10 @@ class LeafScores(LinearScores):
 
     discriminants = posterior_scores
 
+    def mapped(self, X: Any) -> NoReturn:
+        """Rows on a device do not go through trees: ValueError."""
+        raise ValueError("rows go through trees on the host alone; convert them to NumPy first")
+
 
 @dataclass(eq=False, repr=False)
 class LeafClassifier(MappedRidgeClassifier):
@@ -89,7 +102,8 @@ class LeafClassifier(MappedRidgeClassifier):
     new rows with those of a model that has been fitted to them.
 
     An eighth of the rows, by a hash of their values, never grows the forest. By a sample of these, scored by
-    the regression on all other rows, the penalty is chosen and probabilities are calibrated.
+    the regression on all other rows, the penalty is chosen and probabilities are calibrated. Give `calibrate`
+    rows that the forest has not seen, too.
 
     `fit` draws the sample of the forest from parts that are spread over the data, which takes a part of a
     read; `partial_fit` takes the first batch, so let it have some thousand rows of all kinds. Models merge if
@@ -150,6 +164,7 @@ class LeafClassifier(MappedRidgeClassifier):
         **MappedRidgeClassifier._parameter_constraints,
         "alpha": [one_of("auto"), Interval(Real, 0, None, closed="left")],
     }
+    _of_one_fit = (*MappedRidgeClassifier._of_one_fit, "_saved_alpha")
     _saved_alpha = cast("Any", None)  # of a model that was saved without its sample
 
     alpha: Any = "auto"
@@ -168,7 +183,14 @@ class LeafClassifier(MappedRidgeClassifier):
             if features == "auto":
                 features = chosen_forest(*sample[1:])
             features, schema = fitted_to_sample(features, *sample)
-        return LeafRows(features, schema)
+        rule = LeafRows(features, schema)
+        if n_rows is not None:
+            check_memory(rule, blocks, n_rows)
+        return rule
+
+    def typical_row(self) -> Array:
+        """A row that the model can score: zeros, (n_features,)."""
+        return np.zeros(self._rule_in(self.statistics_).features.n_features_in_)
 
     def _empty(self, required: Any, rule: Any = None) -> Statistics:
         return super()._empty(required) if rule is None else rule.empty(required)
@@ -176,6 +198,7 @@ class LeafClassifier(MappedRidgeClassifier):
     # ------------------------------------------------------------------ the regression
 
     def _finalise(self, statistics: Statistics) -> LeafScores:
+        features = self._rule_in(statistics).features
         assert isinstance(statistics, LeafStatistics)
         alpha, calibrated = self._chosen(statistics)
         ridge = LeafRidge(statistics.sums_of_leaves())
@@ -191,7 +214,7 @@ class LeafClassifier(MappedRidgeClassifier):
             cast("Any", ridge),
             alpha,
             calibrated,
-            cast("Any", statistics.rule).features,
+            features,
         )
 
     def _chosen(self, statistics: LeafStatistics) -> tuple[float, Calibrated | None]:
@@ -201,16 +224,41 @@ class LeafClassifier(MappedRidgeClassifier):
             usual = _USUAL if self._saved_alpha is None else self._saved_alpha
             return usual if isinstance(self.alpha, str) else float(self.alpha), own
         X, codes, weights, for_all = self._sample.rows(statistics.classes)
-        sums, leaves = statistics.sums_of_leaves(), cast("Any", statistics.rule).features.leaves(X)
-        firsts = cast("Any", statistics.rule).features.firsts
-        of_sample = LeafCounts.of(sums.kind, leaves, firsts, codes, weights, len(sums.weights))
+        leaves = self._rule_in(statistics).features.leaves(X)
         alphas = _ALPHAS if isinstance(self.alpha, str) else (float(self.alpha),)
-        tried = LeafRidge(sums.without(of_sample)).fitted(alphas, leaves)
+        tried = self._of_others(statistics, leaves, codes, weights).fitted(alphas, leaves)
         judged = [(HeldOutScores(scores, codes, for_all), alpha) for alpha, scores in tried]
         best, alpha = min(judged, key=lambda one: (one[0].error(), -one[1]))
         if own is None and self.calibration is not None:
             own = best.calibrated(statistics.classes, self.calibration).as_softmax()
         return alpha, own
+
+    def _of_others(
+        self, statistics: LeafStatistics, leaves: NDArray[np.int32], codes: NDArray[np.intp], weights: Array
+    ) -> LeafRidge:
+        """The regressions of all rows but some of these leaves; ValueError if they are not among them."""
+        sums, firsts = statistics.sums_of_leaves(), self._rule_in(statistics).features.firsts
+        part = LeafCounts.of(sums.kind, leaves, firsts, codes, weights, len(sums.weights))
+        return LeafRidge(sums.without(part))
+
+    def _fitted_values(
+        self, scores: LinearScores, rows: Array, codes: NDArray[np.intp], weights: Array, learnt: bool
+    ) -> Array:
+        with at_one_moment(self):
+            statistics = cast("LeafStatistics", self.statistics_)
+            leaves = self._rule_in(statistics).features.leaves(rows)
+        of_all = LeafRidge(statistics.sums_of_leaves())
+        ridge = self._of_others(statistics, leaves, codes, weights) if learnt else of_all
+        return ridge.fitted_to(leaves, ridge.slopes(scores.alpha))
+
+    def _no_path(self) -> NoReturn:
+        """There is no closed form: AttributeError."""
+        raise AttributeError(
+            "the regression on leaves is solved step by step, without a criterion for all penalties; "
+            "validation_error_ is of rows that the forest has not seen"
+        )
+
+    df_ = gcv_ = alphas_ = gcv_path_ = cast("Any", property(_no_path))
 
     def _beside_statistics(self) -> dict[str, Any]:
         return {**super()._beside_statistics(), "alpha": self.alpha_}
@@ -234,6 +282,35 @@ class LeafClassifier(MappedRidgeClassifier):
     def coef_(self) -> Array:
         """Coefficients of the decision function, of the leaves."""
         return super().coef_
+
+
+def check_memory(rule: LeafRows, blocks: Callable[[], Iterable[Block]], n_rows: float) -> None:
+    """Raise MemoryError if the pairs of leaves of so many rows take more memory than the machine has.
+
+    A row has at most as many pairs as there are pairs of trees. If these were too many, a sample tells how
+    slowly their number grows with that of rows.
+    """
+    features, there = rule.features, physical_memory()
+    n_trees, n_leaves = len(features.firsts) - 1, np.diff(features.firsts).astype(float)
+    of_row = n_trees * (n_trees + 1) / 2
+    n_pairs = min(n_rows * of_row, (n_leaves.sum() ** 2 + np.square(n_leaves).sum()) / 2)
+    if n_pairs * _BYTES_OF_PAIR <= there:
+        return
+    X = rows_of_map((block.in_schema(rule.schema) for block in blocks()), _ROWS_OF_CHOICE)[1]
+    leaves = features.leaves(X[: max(2, int(_PAIRS_OF_ESTIMATE / of_row))])
+    halves = [_n_pairs(leaves[:n], features.firsts) for n in (-(-len(leaves) // 2), len(leaves))]
+    grown = halves[1] * (n_rows / len(leaves)) ** np.log2(halves[1] / halves[0])
+    if (n_pairs := min(n_pairs, grown)) * _BYTES_OF_PAIR > there:
+        raise MemoryError(
+            f"{n_rows:,.0f} rows at the leaves of {n_trees:,} trees need about "
+            f"{n_pairs * _BYTES_OF_PAIR / 1e9:,.1f} GB for pairs of leaves; this machine has "
+            f"{there / 1e9:,.1f} GB. Grow fewer trees, or smaller ones, by n_trees and max_leaves of "
+            "LeafFeatures"
+        )
+
+
+def _n_pairs(leaves: NDArray[np.int32], firsts: NDArray[np.int64]) -> int:
+    return len(count_pairs(leaves, None, firsts)[1])
 
 
 def chosen_forest(X: Array, y: Any) -> LeafFeatures:

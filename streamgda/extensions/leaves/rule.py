@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
@@ -97,7 +98,10 @@ class LeafRows:
 
     def to_document(self) -> dict[str, Any]:
         """Plain values that JSON holds, and `from_document` reads."""
-        return {"features": self.features.to_document(), "schema": self.schema.to_metadata()}
+        return {  # tuples as lists
+            "features": self.features.to_document(),
+            "schema": json.loads(json.dumps(self.schema.to_metadata())),
+        }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:

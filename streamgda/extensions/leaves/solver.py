@@ -78,7 +78,12 @@ class LeafRidge:
         slopes = None
         for alpha in alphas:
             slopes = self.slopes(alpha, slopes, _TOL_OF_COMPARISON)
-            yield alpha, self.intercepts(slopes) + slopes[leaves].sum(axis=1)
+            yield alpha, self.fitted_to(leaves, slopes)
+
+    def fitted_to(self, leaves: NDArray[np.int32], slopes: Array) -> Array:
+        """The values that slopes give rows (n_rows, n_trees) of leaves: (n_rows, K)."""
+        fitted: Array = self.intercepts(slopes) + slopes[leaves].sum(axis=1)
+        return fitted
 
     def slopes(self, alpha: float, start: Array | None = None, tol: float = 1e-3) -> Array:
         """The coefficients of the deviations of a row from the mean: (n_leaves, K).

@@ -300,8 +300,8 @@ class RidgeClassifier(GaussianClassifier[Any]):
             softmax regression of the classes on the scores, which sets `temperature` to 1, and from then on
             predicts. "auto" takes the one with the smaller log loss, by five folds of these rows.
         learnt : bool, default=True
-            Whether the rows are among those that the model has learnt. Each is then scored by the model of
-            all other rows, in closed form.
+            Whether the rows are among those that the model has learnt. They are then scored by models of the
+            other rows.
 
         Returns
         -------
@@ -317,7 +317,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
         """
         if method not in ("auto", "temperature", "softmax"):
             raise ValueError(f"method is 'auto', 'temperature' or 'softmax'; got {method!r}")
-        rows: NDArray[np.floating] = np.asarray(check_rows(self, X), dtype=np.float64)
+        rows: Array = np.asarray(check_rows(self, X), dtype=np.float64)
         check_consistent_length(rows, y, sample_weight)
         with at_one_moment(self):
             scores, classes = self._scores, self.statistics_.classes
@@ -326,16 +326,22 @@ class RidgeClassifier(GaussianClassifier[Any]):
         weights = checked_weights(weights, "row {}".format)
         if not weights.any():
             raise ValueError("no row has a weight; give some rows to calibrate by")
-        rows = rows if scores.features is None else scores.features.transformed(rows)
-        path, regression = scores.path, scores.path.at(scores.alpha)
-        if learnt:
-            fitted = regression.left_out(rows, codes, weights)
-        else:
-            fitted = path.shares + (rows - path.centre) @ regression.coefficients
+        fitted = self._fitted_values(scores, rows, codes, weights, learnt)
         self._calibration = calibrated = HeldOutScores(fitted, codes, weights).calibrated(classes, method)
         self.temperature = calibrated.temperature * (_SCALE if calibrated.softmax is None else 1.0)
         self.__dict__.pop("_cache", None)
         return self
+
+    def _fitted_values(
+        self, scores: LinearScores, rows: Array, codes: NDArray[np.intp], weights: Array, learnt: bool
+    ) -> Array:
+        """The values that the regression, of all other rows if these are learnt, fits to rows: (n, K)."""
+        mapped: Any = rows if scores.features is None else scores.features.transformed(rows)
+        path, regression = scores.path, scores.path.at(scores.alpha)
+        if learnt:
+            return regression.left_out(mapped, codes, weights)
+        fitted: Array = path.shares + (mapped - path.centre) @ regression.coefficients
+        return fitted
 
     def _warn_once(self, state: Finalised[Any]) -> None:
         """Warn, besides, if there are other classes than the model was calibrated for."""

@@ -6,6 +6,8 @@ scores are calibrated.
 
 from __future__ import annotations
 
+import math
+import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +21,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 from sklearn.utils._param_validation import HasMethods, Interval
 
 from streamgda.data.blocks.block import Block
@@ -198,6 +201,14 @@ class MappedRidgeClassifier(RidgeClassifier):
         calibrated = self._scores.calibrated
         return {} if calibrated is None else {"calibration": calibrated.to_document()}
 
+    @of_one_moment
+    def to_sklearn(self) -> Any:
+        """A pipeline of the map and scikit-learn's `RidgeClassifier`, with the same decisions."""
+        peer = super().to_sklearn()
+        peer.n_features_in_ = len(peer.coef_.T)
+        peer.__dict__.pop("feature_names_in_", None)
+        return make_pipeline(self.features_, peer)
+
 
 class _Blocks(list[Block]):
     """The blocks of rows in memory, as a state that they are read into."""
@@ -247,6 +258,13 @@ def _first_blocks(source: Source, splits: Sequence[Split], each: int) -> Iterato
             n_rows += len(block.codes)
             if n_rows >= each:
                 break
+
+
+def physical_memory() -> float:
+    """How many bytes of memory the machine has; infinity if that is not known."""
+    if not hasattr(os, "sysconf"):
+        return math.inf
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def fitted_to_sample(features: Any, schema: Schema, X: Array, y: Labels) -> tuple[Any, Schema]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Literal
 
-from sklearn.pipeline import make_pipeline
 from sklearn.utils._param_validation import HasMethods, Interval
 
 from streamgda.data.blocks.block import Block
 from streamgda.extensions.ridge.calibration import Calibrated, HeldOutScores
 from streamgda.extensions.ridge.features import RandomFeatures
-from streamgda.extensions.ridge.mapped import MappedRidgeClassifier, fitted_to_sample, rows_of_map
+from streamgda.extensions.ridge.mapped import (
+    MappedRidgeClassifier,
+    fitted_to_sample,
+    physical_memory,
+    rows_of_map,
+)
 from streamgda.extensions.ridge.path import RidgePath, RidgeRegression
 from streamgda.extensions.ridge.pytorch import is_there
 from streamgda.extensions.ridge.rule import MappedRows
-from streamgda.models.estimators.moment import of_one_moment
 from streamgda.models.estimators.reading import one_of
 from streamgda.statistics.base import Statistics
 
@@ -179,24 +181,14 @@ class RandomFeatureClassifier(MappedRidgeClassifier):
             params["features"] = RandomFeatures(**{**saved, "bandwidth": tuple(saved["bandwidth"])})
         return params
 
-    @of_one_moment
-    def to_sklearn(self) -> Any:
-        """A pipeline of the map and scikit-learn's `RidgeClassifier`, with the same decisions."""
-        peer = super().to_sklearn()
-        peer.n_features_in_ = len(peer.coef_.T)
-        peer.__dict__.pop("feature_names_in_", None)
-        return make_pipeline(self.features_, peer)
-
 
 def _check_memory(n_features: int) -> None:
     """Raise MemoryError if a fit with so many features takes more memory than the machine has."""
-    if not hasattr(os, "sysconf"):
-        return
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    there = physical_memory()
     state, needed = (one * n_features**2 / 1e9 for one in (8, _BYTES_OF_PAIR))
     if needed * 1e9 > there:
         raise MemoryError(
             f"{n_features:,} features need about {needed:,.1f} GB: {state:,.1f} GB for a state, and three "
             f"times as much to add states up and to solve; this machine has {there / 1e9:,.1f} GB. Set "
-            f"features={math.isqrt(there // _BYTES_OF_PAIR):_} or less"
+            f"features={math.isqrt(int(there) // _BYTES_OF_PAIR):_} or less"
         )

@@ -73,7 +73,7 @@ def score_formula(model: Any, system: str) -> ScoreFormula:
     check_formula(model, system)
     if model.maps_rows:
         raise ValueError(
-            "no other system has the map of random features; to_sklearn() makes a pipeline of it and "
+            "no other system has the map that rows go through; to_sklearn() makes a pipeline of it and "
             "scikit-learn's RidgeClassifier"
         )
     return formula_of(state)

@@ -2,17 +2,33 @@
 
 import pickle
 
+import dask.array as da
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
 import streamgda
-from streamgda import LeafClassifier, LeafFeatures, accumulate, scan_arrow, scan_parquet
+from streamgda import (
+    LeafClassifier,
+    LeafFeatures,
+    LinearDiscriminantAnalysis,
+    StatisticsLedger,
+    StatisticsSearchCV,
+    accumulate,
+    cross_validate,
+    evaluate,
+    predict_dataset,
+    progressive_score,
+    scan_arrow,
+    scan_parquet,
+)
+from streamgda.extensions.leaves.classifier import check_memory
 from streamgda.extensions.leaves.rule import LeafRows
 from streamgda.extensions.leaves.solver import LeafRidge
 
@@ -131,6 +147,102 @@ def test_a_model_learns_merges_and_gains_classes(tmp_path):
     assert late.classes_.tolist() == [0, 1, 2]
     assert late.score(X[y == 2], y[y == 2]) > 0.3
     assert LeafClassifier.from_statistics(whole.statistics_).alpha_ == 3.0
+
+
+def test_every_way_in_is_one_model(tmp_path):
+    X, y = rows(2_000)
+    (tmp_path / "data").mkdir()
+    for i in range(2):
+        pq.write_table(table(X, y).slice(1_000 * i, 1_000), tmp_path / f"data/{i}.parquet")
+    source = scan_parquet(tmp_path / "data", "y")
+    forest = FrozenEstimator(LeafFeatures(5, 50).fit(X, y))
+    model = LeafClassifier(features=forest, alpha=2.0).fit(source)
+    expected, state = model.predict_proba(X), model.statistics_
+    np.testing.assert_allclose(model.decision_function(X), model.to_sklearn().decision_function(X), atol=1e-9)
+    np.testing.assert_array_equal(
+        model.predict(da.from_array(X, chunks=(900, 5))).compute(), model.predict(X)
+    )
+    ledger = StatisticsLedger(tmp_path / "ledger", covariance_type="tied", rule=state.rule)
+    ledger.refresh(source)
+    for other in (
+        LeafClassifier(features=forest, alpha=2.0).fit(X, y),
+        LeafClassifier(features=forest, alpha=2.0).partial_fit(X[:50], y[:50]).partial_fit(X[50:], y[50:]),
+        clone(model).fit(da.from_array(X, chunks=(900, 5)), da.from_array(y, chunks=900)),
+        LeafClassifier.from_statistics(ledger.statistics(), alpha=2.0),
+        pickle.loads(pickle.dumps(model)),
+        streamgda.from_bytes(model.to_bytes()),
+        StatisticsLedger(tmp_path / "ledger").refresh(source) and model.as_pipeline(source)[-1],
+    ):
+        assert other.statistics_ == state
+        np.testing.assert_array_equal(other.decision_function(X).argmax(1), expected.argmax(1))
+    predict_dataset(model, source, tmp_path / "out", columns=["label"])
+    written = np.concatenate([pq.read_table(tmp_path / "out")["predicted_label"].to_numpy()])
+    assert sorted(written) == sorted(model.predict(X))
+    assert evaluate(model, source).accuracy == pytest.approx(model.score(X, y))
+    assert progressive_score(LeafClassifier(features=LeafFeatures(5, 50)), source).accuracy > 0.4
+    grid = {"alpha": [2.0, 1e4], "features": [LeafFeatures(2, 4), LeafFeatures(9, 90)]}
+    search = StatisticsSearchCV(LeafClassifier(), grid, scoring="accuracy", cv=3).fit(source)
+    assert search.best_params_ == {"alpha": 2.0, "features": grid["features"][1]}
+    assert cross_validate(model, X, y, cv=3, scoring="accuracy")["test_score"].mean() > 0.5
+
+
+def test_rows_that_are_known_are_scored_by_the_model_of_the_others():
+    X, y = rows(2_000)
+    forest = FrozenEstimator(LeafFeatures(5, 50).fit(X[:500], y[:500]))
+    model = LeafClassifier(features=forest, alpha=2.0).fit(X, y)
+    rest = LeafClassifier(features=forest, alpha=2.0, calibration=None).fit(X[:1_500], y[:1_500])
+    known = model.calibrate(X[1_500:], y[1_500:], method="temperature").validation_error_
+    unknown = rest.calibrate(X[1_500:], y[1_500:], method="temperature", learnt=False).validation_error_
+    assert known == unknown == pytest.approx(1 - rest.score(X[1_500:], y[1_500:]))
+    with pytest.raises(ValueError, match="never went into the state"):
+        rest.calibrate(X[1_500:], y[1_500:])
+
+
+def fitted():
+    X, y = rows()
+    return LeafClassifier(features=LeafFeatures(2, 9)).fit(X, y)
+
+
+def empty(**required):
+    return accumulate(scan_arrow(table(*rows()), "y"), "tied", rule=fitted().statistics_.rule, **required)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: fitted().to_sql("rows"), "no other system has the map"),
+        (lambda: empty(exact=True), "'tied' alone"),
+        (lambda: empty(missing="marginal"), "takes complete rows"),
+        (lambda: streamgda.drift(fitted().statistics_, fitted().statistics_), "holds the pairs that occur"),
+        (lambda: fitted()._scores.mapped(None), "on the host alone"),
+        (
+            lambda: LinearDiscriminantAnalysis.from_statistics(fitted().statistics_).predict([[0]]),
+            "no scatter",
+        ),
+        (
+            lambda: LeafClassifier.from_statistics(accumulate(scan_arrow(table(*rows()), "y"), "tied")),
+            "were not",
+        ),
+        (lambda: LeafClassifier(features=LeafFeatures(2, kind="pine")).fit(*rows()), "'random' or 'extra'"),
+        *((lambda name=name: getattr(fitted(), name), "step by step") for name in ("df_", "gcv_", "alphas_")),
+        (lambda: fitted().gcv_path_, "step by step"),
+    ],
+)
+def test_what_cannot_be_says_so_in_one_line(call, said):
+    with pytest.raises((ValueError, AttributeError), match=said) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+def test_memory_that_is_not_there_is_told_before_rows_are_read():
+    X, y = rows(1_000)
+    rule = LeafRows(LeafFeatures(30).fit(X, y))
+    blocks = [*scan_arrow(table(X, y), "y").splits()[0].blocks()]
+    check_memory(rule, lambda: blocks, 1e6)
+    with pytest.raises(
+        MemoryError, match=r"at the leaves of 30 trees need about .* GB for pairs .* fewer trees"
+    ):
+        check_memory(rule, lambda: blocks, 1e18)
 
 
 def test_the_error_on_unseen_rows_is_the_one_that_is_told():

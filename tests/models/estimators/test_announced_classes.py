@@ -218,7 +218,7 @@ def test_other_systems_have_its_column(pair):
     expected, frame = model.predict_proba(X), X
     assert len(frame)
     if model.maps_rows:
-        with pytest.raises(ValueError, match="no other system has the map of random features"):
+        with pytest.raises(ValueError, match="no other system has the map that rows go through"):
             model.to_sql("frame")
         return
     answer = duckdb.sql(model.to_sql("frame")).df()
