@@ -1,4 +1,4 @@
-"""Random features with a ridge beside the best known classifiers: accuracy, time, size and reads.
+"""Ridge on random features and leaves beside the best known classifiers: accuracy, time, size and reads.
 
 Run as ``python -m bench.classifiers``. The datasets are those of `bench.models`, with at most 20,000 rows to
 test; figures of the first four are means over three splits. Boosting and forests have their defaults, unless
@@ -45,6 +45,7 @@ from tqdm import tqdm
 
 from bench.models import Split, splits
 from streamgda import (
+    LeafClassifier,
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -59,7 +60,7 @@ from streamgda.statistics.required import Required
 
 CHOSEN_ON = 4_000  # rows, of peers
 DRAWS, FEW, SOME = 3, 1_000, 20_000
-TREES = ("RandomFeature", "HistGradient", "LightGBM", "XGBoost", "RandomForest", "ExtraTrees")
+TREES = ("Leaf", "RandomFeature", "HistGradient", "LightGBM", "XGBoost", "RandomForest", "ExtraTrees")
 WIDE = 7_000  # random features with metric="full"
 BLOCK = 4_096
 GOALS = (
@@ -200,6 +201,11 @@ CLASSIFIERS: dict[str, Peer] = {
     "scikit-learn RidgeClassifier": Peer(
         lambda: make_pipeline(StandardScaler(), linear_model.RidgeClassifier()), "1", np.inf
     ),
+    "scikit-learn SGDClassifier": Peer(
+        lambda: make_pipeline(StandardScaler(), linear_model.SGDClassifier(loss="log_loss", random_state=0)),
+        most=np.inf,
+    ),
+    "LeafClassifier": Peer(LeafClassifier, "1, merges", np.inf, FEW),
     "RandomForest": Peer(lambda: RandomForestClassifier(random_state=0)),
     "HistGradientBoosting": Peer(_boosting(), most=np.inf),
     "HistGradientBoosting, 500": Peer(_boosting(500)),
