@@ -195,10 +195,10 @@ class _Rows:
             used = sorted({k for ks, _ in terms[start : start + size] for k in ks})
             steps = [self._raw(), self._deviations(used), *(self._centred(used) if about_classes else ())]
             chosen = ", ".join(term for _, term in terms[start : start + size])
-            of_weights = "SUM(gda_w), SUM(gda_w * gda_w), " + self._sum_of_bad() if self.weight else "0, 0, 0"
+            totals = [f"{total} AS gda_t{k}" for k, total in enumerate(self._totals())]
             parts.append(
                 self._answer(
-                    f"WITH {', '.join(steps)} SELECT gda_y, COUNT(*), {of_weights}, {chosen} "
+                    f"WITH {', '.join(steps)} SELECT gda_y, {', '.join(totals)}, {chosen} "
                     f"FROM gda_{len(steps) - 1} GROUP BY gda_y"
                 )
             )
@@ -282,8 +282,13 @@ class _Rows:
     def _of_weight(self) -> str:
         return " WHERE (gda_w <> 0e0 OR gda_w IS NULL)" if self.weight else ""
 
-    def _sum_of_bad(self) -> str:
-        return "SUM(CASE WHEN gda_w >= 0e0 AND gda_w - gda_w = 0e0 THEN 0 ELSE 1 END)"
+    def _totals(self) -> list[str]:
+        """The number of rows, Σ w, Σ w², and how many weights are negative or infinite."""
+        if not self.weight:
+            return ["COUNT(*)", "0", "0", "0"]
+        is_weight = "gda_w >= 0e0 AND gda_w - gda_w = 0e0"
+        wrong = f"SUM(CASE WHEN {is_weight} THEN 0 ELSE 1 END)"
+        return ["COUNT(*)", "SUM(gda_w)", "SUM(gda_w * gda_w)", wrong]
 
     def _deviations(self, used: Iterable[int]) -> str:
         columns = [

@@ -113,6 +113,25 @@ DIALECTS = {
         kind="MAX(CASE TYPEOF({0}) WHEN 'null' THEN NULL WHEN 'blob' THEN 'varbinary' WHEN 'text' THEN "
         f"CASE WHEN {_DAY_OF_SQLITE} THEN 'timestamp' ELSE 'varchar' END ELSE TYPEOF({{0}}) END)",
     ),
+    "mysql": Dialect(
+        quote="`",
+        escapes=True,
+        epoch="TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {0}) / 8.64e10",
+        place="JSON_EXTRACT({0}, '$[{1}]')",
+        exact_text="CAST(CONVERT({0} USING utf8mb4) AS BINARY)",
+    ),
+    "datafusion": Dialect(
+        epoch="CAST(ARROW_CAST({0}, 'Timestamp(Microsecond, Some(\"+00:00\"))') AS BIGINT) / 8.64e10",
+        place="{0}[{2}]",
+        kind="ARROW_TYPEOF({0})",
+    ),
+    "clickhouse": Dialect(
+        "Nullable(Float64)",
+        escapes=True,
+        epoch="TOUNIXTIMESTAMP64MICRO(TODATETIME64({0}, 6, 'UTC')) / 8.64e10",
+        place="{0}[{2}]",
+        kind="toTypeName({0})",
+    ),
 }
 """The databases that a model can be written for."""
 

@@ -1,16 +1,19 @@
 """Databases that run a SELECT over the rows of a table: a new one is a function and a line in `OPENED`."""
 
 import atexit
+import getpass
 import os
 import shutil
 import sqlite3
 import subprocess
 import tempfile
+import time
 from contextlib import closing, contextmanager
 from functools import cache, partial
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -58,36 +61,98 @@ def postgres():
     atexit.register(
         subprocess.run, [*control, "stop", "-m", "immediate"], cwd="/", capture_output=True, **who
     )
-    return psycopg.connect(host=str(folder), dbname="postgres", user="test", autocommit=True)
+    options = {"autocommit": True, "prepare_threshold": None}  # a statement would keep the types of a table
+    return psycopg.connect(host=str(folder), dbname="postgres", user="test", **options)
 
 
 POSTGRES_TYPES = {
     "double": "DOUBLE PRECISION", "float": "REAL", "int64": "BIGINT", "bool": "BOOLEAN", "string": "TEXT",
     "large_string": "TEXT", "date32[day]": "DATE", "null": "TEXT", "list<element: double>": "FLOAT8[]",
+    "decimal128(9, 2)": "NUMERIC(9, 2)", True: "TIMESTAMP", False: "TIMESTAMPTZ",
 }  # fmt: skip
+MYSQL_TYPES = POSTGRES_TYPES | {"float": "FLOAT", True: "DATETIME(6)", False: "TIMESTAMP(6)"}
+
+
+def create(connection, table, types, quote):
+    """Create a table `rows` with these rows, in types by those of Arrow, or by whether times have no zone."""
+    table = arrow_of(table)
+    names = [quote + name.replace(quote, 2 * quote) + quote for name in table.column_names]
+    kinds = [one.tz is None if pa.types.is_timestamp(one) else str(one) for one in table.schema.types]
+    columns = ", ".join(f"{name} {types[kind]}" for name, kind in zip(names, kinds, strict=True))
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP TABLE IF EXISTS {quote}rows{quote}")
+        cursor.execute(f"CREATE TABLE {quote}rows{quote} ({columns})")
+        places = ", ".join(["%s"] * len(names))
+        rows = [*zip(*table.to_pydict().values(), strict=True)]
+        cursor.executemany(f"INSERT INTO {quote}rows{quote} VALUES ({places})", rows)
 
 
 @contextmanager
 def opened_postgres(table, zone):
     if (connection := postgres()) is None:
         pytest.skip("PostgreSQL is not installed: there is no initdb")
-    table = arrow_of(table)
-    names = ['"' + name.replace('"', '""') + '"' for name in table.column_names]
-    dates = {True: "TIMESTAMP", False: "TIMESTAMPTZ"}
-    types = [
-        dates[one.tz is None] if pa.types.is_timestamp(one) else POSTGRES_TYPES[str(one)]
-        for one in table.schema.types
-    ]
-    columns = ", ".join(f"{name} {kind}" for name, kind in zip(names, types, strict=True))
-    connection.execute(
-        f"SET TIME ZONE '{zone}'; DROP TABLE IF EXISTS rows; CREATE TABLE \"rows\" ({columns})"
+    connection.execute(f"SET TIME ZONE '{zone}'")
+    create(connection, table, POSTGRES_TYPES, '"')
+    yield connection
+
+
+@cache
+def mysql():
+    """A connection to a server of MariaDB of its own, whose files are deleted in the end."""
+    if shutil.which("mariadb-install-db") is None:
+        return None
+    pymysql = pytest.importorskip("pymysql")
+    folder = Path(tempfile.mkdtemp(prefix="mariadb"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    who = ["--no-defaults", f"--datadir={folder}/data", f"--user={getpass.getuser()}"]
+    install = ["mariadb-install-db", *who, "--auth-root-authentication-method=normal", "--skip-test-db"]
+    subprocess.run(install, check=True, capture_output=True)
+    server = ["mariadbd", *who, f"--socket={folder}/socket", "--skip-networking", f"--pid-file={folder}/pid"]
+    process = subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    atexit.register(process.kill)
+    for _ in range(300):
+        if Path(folder, "socket").exists():
+            break
+        time.sleep(0.1)
+    connection = pymysql.connect(
+        unix_socket=f"{folder}/socket", user="root", autocommit=True, charset="utf8mb4"
     )
     with connection.cursor() as cursor:
-        places = ", ".join(["%s"] * len(names))
-        cursor.executemany(
-            f'INSERT INTO "rows" VALUES ({places})', [*zip(*table.to_pydict().values(), strict=True)]
-        )
+        cursor.execute("CREATE DATABASE test CHARACTER SET utf8mb4")
+    connection.select_db("test")
+    return connection
+
+
+@contextmanager
+def opened_mysql(table, zone):
+    """NaN and infinity are no numbers here, and times have no zone."""
+    if (connection := mysql()) is None:
+        pytest.skip("MariaDB is not installed: there is no mariadb-install-db")
+    create(connection, arrow_of(table).to_pandas().pipe(without_odd_numbers), MYSQL_TYPES, "`")
     yield connection
+
+
+def without_odd_numbers(frame):
+    """NULL in place of NaN and infinity."""
+    return arrow_of(frame.replace([np.inf, -np.inf], np.nan))
+
+
+@contextmanager
+def opened_datafusion(table, zone):
+    datafusion = pytest.importorskip("datafusion")
+    session = datafusion.SessionContext()
+    session.from_arrow(arrow_of(table), name="rows")
+    yield session
+
+
+@contextmanager
+def opened_clickhouse(table, zone):
+    chdb = pytest.importorskip("chdb.dbapi")
+    rows = arrow_of(table)  # noqa: F841 - which Python(rows) finds
+    with closing(chdb.connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("DROP TABLE IF EXISTS rows")
+        cursor.execute("CREATE TABLE rows ENGINE = Memory AS SELECT * FROM Python(rows)")
+        yield connection
 
 
 @cache
@@ -113,6 +178,9 @@ OPENED = {
     "duckdb": opened_duckdb,
     "sqlite": opened_sqlite,
     "postgres": opened_postgres,
+    "datafusion": opened_datafusion,
+    "clickhouse": opened_clickhouse,
+    "mysql": opened_mysql,
     "spark": opened_spark,
 }
 """A connection to a database with a table `rows`, by dialect: Arrow or a frame goes in."""
@@ -127,4 +195,5 @@ def answers(dialect, query, table, zone="UTC"):
 ENGINES = {dialect: partial(answers, dialect) for dialect in OPENED}
 in_duckdb, in_sqlite = ENGINES["duckdb"], ENGINES["sqlite"]
 
-DIALECTS = [pytest.param(name, marks=pytest.mark.slow) if name == "spark" else name for name in ENGINES]
+SLOW = {"mysql", "spark"}
+DIALECTS = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in ENGINES]
