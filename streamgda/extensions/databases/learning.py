@@ -34,6 +34,7 @@ _KINDS = {
     r"decimal\d*|numeric|number|bignumeric|[0-5]|8|9|13|246)( precision)?(\(.*\))?(\[[a-z]+\d*\])?\)?$",
 }
 """Types as databases, Arrow and, by numbers, MySQL's protocol name them."""
+_TIMESTAMP_OF_MYSQL = "7"  # shown in the zone of the session, as no other of its dates
 _OF_MODULES = {
     **{name: name for name in ("duckdb", "sqlite", "snowflake", "bigquery", "datafusion")},
     **dict.fromkeys(("psycopg", "pg8000", "asyncpg", "postgres"), "postgres"),
@@ -349,6 +350,8 @@ def _value(sql: Dialect, name: str, of_type: str) -> str:
             f"column {name!r} is of the type {of_type}, and a database sums up numbers, bools and dates: "
             f"leave it out by features, CAST it in the query, {_READ_ROWS}"
         )
+    if of_type == _TIMESTAMP_OF_MYSQL:
+        return f"(UNIX_TIMESTAMP({column}) / 8.64e4)"
     if kind == "date":
         return sql.days(name)
     column = f"CASE WHEN {column} THEN 1e0 WHEN NOT {column} THEN 0e0 END" if kind == "bool" else column

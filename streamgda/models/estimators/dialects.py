@@ -22,6 +22,7 @@ class Dialect:
     kind: str = ""  # the type of a column; "" if only the connection tells it
     exact_text: str = "{0}"  # text of which only equal characters are equal
     least: float = 0.0  # a deviation below it is 0, where a product that underflows is an error
+    scores: bool = True  # whether a model is written for it
     most_columns: int = 1000  # of a SELECT
 
     def days(self, name: str) -> str:
@@ -81,6 +82,12 @@ _EPOCH_OF_SPARK = (
     "THEN CAST({0} AS TIMESTAMP_LTZ) "
     "ELSE CAST(CONCAT(CAST(CAST({0} AS TIMESTAMP_NTZ) AS STRING), '+00:00') AS TIMESTAMP_LTZ) END) / 8.64e10"
 )
+_EPOCH_OF_MYSQL = (
+    "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', "
+    "CASE WHEN CAST({0} AS CHAR) RLIKE ':[0-9.]+ ?(Z|[+-][0-9]+:[0-9]+)$' "
+    "THEN CONVERT_TZ(REGEXP_REPLACE({0}, ' ?(Z|[+-][0-9]+:[0-9]+)$', ''), "
+    "RIGHT(REPLACE({0}, 'Z', '+00:00'), 6), '+00:00') ELSE {0} END) / 8.64e10"
+)
 _DAY_OF_SQLITE = "{0} GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'"  # not 'now', nor a number
 
 DIALECTS = {
@@ -116,7 +123,7 @@ DIALECTS = {
     "mysql": Dialect(
         quote="`",
         escapes=True,
-        epoch="TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {0}) / 8.64e10",
+        epoch=_EPOCH_OF_MYSQL,
         place="JSON_EXTRACT({0}, '$[{1}]')",
         exact_text="CAST(CONVERT({0} USING utf8mb4) AS BINARY)",
     ),
@@ -128,9 +135,10 @@ DIALECTS = {
     "clickhouse": Dialect(
         "Nullable(Float64)",
         escapes=True,
-        epoch="TOUNIXTIMESTAMP64MICRO(TODATETIME64({0}, 6, 'UTC')) / 8.64e10",
+        epoch="toUnixTimestamp64Micro(toDateTime64({0}, 6, 'UTC')) / 8.64e10",
         place="{0}[{2}]",
         kind="toTypeName({0})",
+        scores=False,  # it computes a step anew wherever another one names it
     ),
 }
 """The databases that a model can be written for."""

@@ -397,8 +397,9 @@ class GenerativeClassifier(GaussianClassifier[G]):
             The name of the table or view. Dots separate it from its schema. Its columns have the names of the
             features, upper and lower case included. If the model has learnt lists, the table has such columns
             too: arrays, in SQLite as texts of JSON.
-        dialect : {"duckdb", "postgres", "bigquery", "snowflake", "spark", "sqlite"}, default="duckdb"
-            The language of the database.
+        dialect : str, default="duckdb"
+            The language of the database: "duckdb", "postgres", "bigquery", "snowflake", "spark", "sqlite",
+            "mysql" (as of MariaDB, whose TIMESTAMP is read in the zone of the session) or "datafusion".
         keep : iterable of str, default=()
             Columns of the table to keep, such as a key. Their names are none of the result.
 

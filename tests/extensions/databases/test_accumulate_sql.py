@@ -1,11 +1,16 @@
 """`accumulate_sql` returns the state that reading the rows gives, on each engine that is here."""
 
+from decimal import Decimal
+from functools import partial
+
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from streamgda import ClassStatistics, accumulate, accumulate_sql, scan_arrow
-from tests.models.estimators.engines import DIALECTS, OPENED
+from streamgda.models.estimators.dialects import DIALECTS
+from tests.models.estimators.engines import ALL, OPENED
 
 NAMES = ["a", 'a "quoted" name', "select", "back\\slash", "50%", "it's", "a`b", "é"]
 WITHOUT_BOOLS = {"sqlite", "mysql"}
@@ -51,7 +56,70 @@ def check(dialect, table, how, kind):
     np.testing.assert_allclose(state.effective_counts, expected.effective_counts, rtol=1e-12)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", ALL)
 def test_the_state_is_that_of_reading_the_rows(dialect):
     for seed in range(20):
         check(dialect, *random_table(seed), ["full", "tied", "diag"][seed % 3])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", ALL)
+def test_many_random_tables_wide_ones_and_many_classes(dialect):
+    for seed in range(20, 60):
+        check(dialect, *random_table(seed), ["full", "tied", "diag"][seed % 3])
+    check(dialect, *random_table(4, n_features=200), "full")  # 20,100 products, in 21 statements
+    check(dialect, *random_table(0, n_features=4, n_classes=5000), "tied")
+
+
+@pytest.mark.parametrize("dialect", ALL)
+def test_dates_bools_and_decimals_are_numbers(dialect):
+    when = pd.Timestamp("2026-03-01T23:58:00") + pd.to_timedelta(np.arange(60) ** 2, unit="s")
+    frame = pd.DataFrame({"when": when, "day": when.date, "flag": np.arange(60) % 7 < 3})
+    table = pa.table(frame).append_column("y", [np.arange(60) % 2])
+    cents = pa.array([Decimal(k) / 100 for k in range(60)], pa.decimal128(9, 2))
+    table = table if dialect == "sqlite" else table.append_column("cents", cents)
+    expected = accumulate(scan_arrow(table, "y"), scheduler="synchronous")
+    if dialect == "sqlite":
+        frame = frame.assign(when=frame["when"].map(str), day=frame["day"].map(str), y=np.arange(60) % 2)
+    with OPENED[dialect](frame if dialect == "sqlite" else table, "Asia/Tokyo") as connection:
+        state = accumulate_sql(connection, f"SELECT * FROM {DIALECTS[dialect].table('rows')}", "y")
+    assert state.schema.dates == ("when", "day")
+    assert state.allclose(expected, rtol=1e-5 if dialect == "sqlite" else 1e-9)
+    assert (state + expected).n_rows == 120
+
+
+@pytest.mark.parametrize("dialect", ALL)
+def test_errors_name_columns(dialect):
+    table = pa.table(
+        {"a": [1.0, None, 2.0, 4.0], "town": ["x", "y", "x", "y"], "y": [1, 1, 0, None], "w": [1.0, 1, -1, 1]}
+    )
+    with OPENED[dialect](table, "UTC") as connection:
+        query = f"SELECT * FROM {DIALECTS[dialect].table('rows')}"
+        learn = partial(accumulate_sql, connection, f"{query} -- all\n;", "y", features=["a"])
+        with pytest.raises(ValueError, match=r"in column 'y' 1 row, 'a' 1 row\. Mend"):
+            learn()
+        assert learn(missing="drop").counts.tolist() == [1, 1]
+        assert learn(missing="drop").n_dropped == 2
+        with pytest.raises(ValueError, match="'w' is negative or infinite in 1 row of class 0"):
+            learn(missing="drop", weight="w")
+        with pytest.raises(ValueError, match=r"'town' is of the type .*accumulate\(scan_arrow"):
+            learn(features=["a", "town"])
+        with pytest.raises(ValueError, match=r"got 'marginal'.*accumulate\(scan_arrow"):
+            learn(missing="marginal")
+        with pytest.raises(ValueError, match="there is no column 'b'"):
+            learn(features=["b"])
+        with pytest.raises(ValueError, match="nothing to accumulate"):
+            accumulate_sql(connection, f"{query} WHERE 1 = 0", "y", features=["a"])
+        with pytest.raises(ValueError, match="dialect must be one of"):
+            learn(dialect="oracle")
+
+
+def test_adbc_tells_the_dialect_and_a_connection_that_does_not_is_an_error(tmp_path):
+    adbc = pytest.importorskip("adbc_driver_sqlite.dbapi")
+    table = pa.table({"a": [1.0, 3.0, 8.0], "y": ["k", "k", "l"]})
+    with adbc.connect(str(tmp_path / "rows.db")) as connection:
+        with connection.cursor() as cursor:
+            cursor.adbc_ingest("rows", table)
+        assert accumulate_sql(connection, "rows", "y").means.ravel().tolist() == [2, 8]
+    with pytest.raises(ValueError, match="name it by dialect="):
+        accumulate_sql(object(), "rows", "y")
