@@ -345,10 +345,13 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
             raise singular[0][1]()
         if (finalised(self).gaussians.ranks < self.n_features_in_).any():
             raise ValueError("the pooled covariance is singular, of which scikit-learn's QDA has no density")
-        peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
-            solver="eigen" if self.shrinkage is not None else self.solver,
+        peer = discriminant_analysis.QuadraticDiscriminantAnalysis()
+        params = {
+            "solver": "eigen" if self.shrinkage is not None else self.solver,
             **exchange.shrinkage_for_peer(self.shrinkage, self.covariance_estimator),
-            priors=self._priors_of_peer,
+            "priors": self._priors_of_peer,
             **{name: getattr(self, name) for name in ("reg_param", "store_covariance", "tol")},
-        )
+        }
+        # Before 1.8, that of scikit-learn has no solvers and no shrinkage. Its predictions use neither.
+        peer.set_params(**{name: params[name] for name in params.keys() & peer.get_params().keys()})
         return exchange.describe(peer, self, ("priors_", "means_", "covariance_", "rotations_", "scalings_"))
