@@ -407,7 +407,7 @@ def of_a_file(rows):
     [
         (of_the_environment, "os.environ: what os._Environ tells"),
         (of_a_file, "numpy.loadtxt: what numpy.loadtxt tells"),
-        (functools.partial(pd.read_csv, "scale"), "what pandas.read_csv tells"),
+        (functools.partial(pd.read_csv, "scale"), "what pandas.*read_csv tells"),
         (lambda rows: rows * np.load("scale.npy"), "what numpy.load tells"),
         (lambda rows: rows * xr.open_dataset("scale.nc").a.values, "xr.open_dataset: what"),
         (lambda rows: rows * sqlite3.connect("scale").total_changes, "sqlite3.connect: what"),

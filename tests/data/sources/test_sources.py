@@ -917,7 +917,7 @@ def test_arrays_that_cannot_serve(tmp_path):
         ),
         ({"target": "short"}, "'short' is \\(3,\\)"),
         ({"target": "X"}, "must be arrays of their own"),
-        ({"features": "w"}, rf"must be \(n_rows, n_features\) and the others \(n_rows,\); 'w' is \({N},\)$"),
+        ({"features": "w"}, rf"must be \(n_rows, n_features\) and the others \(n_rows,\); 'w' is \({N},\)"),
         ({"features": "complex"}, "complex128 and cannot be the features"),
         ({"target": "complex"}, "complex128 and cannot be the target"),
         ({"weight": "words"}, "array 'words' is .* and cannot be the weight"),

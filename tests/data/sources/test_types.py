@@ -187,7 +187,11 @@ WAYS = {
     "dask": (objects_in_dask, (), True),
     "polars": (scanned(pl.from_arrow), OF_POLARS, True),
     "lazy polars": (scanned(lambda table: pl.from_arrow(table).lazy()), OF_POLARS, True),
-    "parquet": (parquet, RUNS, True),
+    "parquet": (
+        parquet,
+        {*RUNS, *(VIEWS if pa.__version__ < "26" else ())},
+        True,
+    ),  # whose writer takes them since
     "feather": (feather, (), True),
     "csv": (csv, {*KINDS} - {"float", "double", "int8", "bool", "decimal", "date", "moment", "text"}, True),
     "packed zarr": (packed_zarr, {*KINDS} - {"half", "float", "double"}, True),

@@ -246,7 +246,7 @@ def test_naive_bayes_learns_each_column_from_the_rows_that_have_it(table):
     np.testing.assert_allclose(model.predict_joint_log_proba(X), joint, rtol=1e-9)
     assert model.n_iter_ == 0
     batches = GaussianNB(missing="marginal", var_smoothing=0, categories=CHOSEN)
-    for some in np.array_split(np.argsort(X["city"].fillna("~")), 4):
+    for some in np.array_split(np.argsort(X["city"].fillna("~").to_numpy()), 4):
         batches.partial_fit(X.iloc[some], y[some])
     np.testing.assert_allclose(batches.predict_joint_log_proba(X), joint, rtol=1e-9)
 

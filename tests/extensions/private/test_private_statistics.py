@@ -346,7 +346,7 @@ def test_a_program_tells_nothing_of_its_rows(tmp_path):
 def test_classes_are_of_the_kind_of_the_labels(labels, classes, how, tmp_path):
     rows, y = pd.DataFrame(np.zeros((60, 3)), columns=["u", "v", "w"]), None
     if how in ("array", "series", "arrow strings"):
-        kinds = {"array": labels, "series": pd.Series(labels)}
+        kinds = {"array": labels, "series": pd.Series(labels).convert_dtypes()}
         source, y = rows, kinds.get(how, pd.Series(labels, dtype="category"))
     elif how == "zarr":
         group = zarr.open_group(tmp_path / "rows.zarr", mode="w", zarr_format=2)
