@@ -113,7 +113,7 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     Parameters
     ----------
     tried
-        A model (qda, lda, nb, edda, mda, ridge, random-features, leaves) and the values of its parameters to
+        A model (qda, lda, nb, edda, mda, ridge, leaves, random-features) and the values of its parameters to
         try, in all combinations, such as 'qda reg_param=0,0.1'; none is Python's None, and several models may
         be tried.
     out

@@ -74,7 +74,7 @@ def test_a_single_value_makes_no_curve():
 
 
 def test_without_a_best_candidate_the_others_are_those_of_the_best_by_what_is_drawn():
-    grid = {"shrinkage": [0.1, 0.3], "store_covariance": [False, True]}
+    grid = {"shrinkage": [0.1, 0.3], "solver": ["svd", "lsqr"]}
     search = searched(grid, scoring=["accuracy", "neg_log_loss"], refit=False)
     display = ValidationCurveDisplay.from_search(search, "shrinkage", scoring="accuracy")
     assert display.param_range.tolist() == [0.1, 0.3]

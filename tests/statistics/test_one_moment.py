@@ -303,7 +303,7 @@ REFUSED = {  # with what every state of the kind refuses
     "fourth_moments": {"gaps"},
 }
 # What makes a state of what is given, or says nothing of one, as class methods do.
-UNREAD = {"joined", "__init__", "__new__", "__setstate__", "__reduce__", "__hash__"}
+UNREAD = {"joined", "__init__", "__new__", "__setstate__", "__reduce__", "__reduce_ex__", "__hash__"}
 
 
 def called(name, state, other, path):

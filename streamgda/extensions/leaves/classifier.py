@@ -40,6 +40,7 @@ _ALPHAS = (30.0, 10.0, 3.0, 1.0, 0.3)
 _USUAL = 3.0
 _ROWS_OF_FOREST = 200_000
 _ROWS_OF_CHOICE = 20_000  # by which the kind and the size of trees are chosen
+_FEW_ROWS = 16  # of which none are judged
 _ROWS_OF_LARGE = 50_000  # from which on only few trees are tried, since pairs are many
 _LAST_HASH = np.uint64(2**61)  # an eighth of all, whose rows the forest never sees
 _BYTES_OF_PAIR = 4 * 12  # a state has 12; adding up and solving take three times as much
@@ -178,8 +179,9 @@ class LeafClassifier(MappedRidgeClassifier):
         self._validate_params()
         features, schema = getattr(self.features, "estimator", self.features), None  # of a FrozenEstimator
         if not hasattr(features, "n_features_in_"):
-            seen = (block.take(np.flatnonzero(~is_of_validation(block))) for block in blocks())
-            sample = rows_of_map(seen, _ROWS_OF_FOREST)
+            seen = [block.take(np.flatnonzero(~is_of_validation(block))) for block in blocks()]
+            some = any(len(block.codes) for block in seen)
+            sample = rows_of_map(seen if some else blocks(), _ROWS_OF_FOREST)
             if features == "auto":
                 features = chosen_forest(*sample[1:])
             features, schema = fitted_to_sample(features, *sample)
@@ -318,6 +320,8 @@ def chosen_forest(X: Array, y: Any) -> LeafFeatures:
 
     Each is grown on seven eighths of at most 20,000 of these rows, and judged on the others.
     """
+    if len(X) < _FEW_ROWS:
+        return FORESTS[0]
     some = np.random.RandomState(0).permutation(len(X))[:_ROWS_OF_CHOICE]
     classes, codes = np.unique(y[some], return_inverse=True)
     rows, judged = X[some], np.arange(len(some)) % 8 == 0

@@ -190,7 +190,7 @@ class StatisticsLedger:
         >>> from streamgda import StatisticsLedger, scan_parquet
         >>> folder = tempfile.mkdtemp()
         >>> for day in (1, 2):
-        ...     table = pa.table({"width": [1.0, 2.0], "kind": ["a", "a"]})
+        ...     table = pa.table({"width": [1.0, 2.0 * day], "kind": ["a", "a"]})
         ...     pq.write_table(table, f"{folder}/{day}.parquet")
         >>> ledger = StatisticsLedger(f"{folder}/_ledger")
         >>> _ = ledger.refresh(scan_parquet(folder, "kind"))

@@ -376,7 +376,10 @@ def test_a_target_that_is_no_label(tmp_path):
     ("odd", "message"),
     [
         (TABLE.select(["u", "y"]), "there is no column 'v'"),
-        (TABLE.set_column(1, "v", pa.array(["x"] * N)), "columns 'v' .string."),
+        (
+            TABLE.set_column(1, "v", pa.array(["x"] * N)),
+            "column 'v' is string; elsewhere it holds numbers, here text",
+        ),
         (TABLE.set_column(2, "y", pa.array(NAMES)), "target 'y' is string, in the first file it is int64"),
     ],
 )

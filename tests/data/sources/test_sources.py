@@ -1085,7 +1085,7 @@ def test_partitions_that_are_not_what_the_frame_says_are_named():
     for other, message in (
         (frame.drop(columns="v"), "partition 1: there is no column 'v'"),
         (frame.drop(columns="y"), "partition 1: there is no column 'y'"),
-        (frame.assign(v="text"), "partition 1: columns 'v' .*string"),
+        (frame.assign(v="text"), "partition 1: column 'v' is .*string"),
     ):
         parts = [dask.delayed(frame), dask.delayed(other)]
         lying = dd.from_delayed(parts, meta=frame.iloc[:0], verify_meta=False)

@@ -18,7 +18,9 @@ from tests.reference import gaussians_of, log_joint
 PRIORS = [0.5, 0.2, 0.3]
 LABELS = np.array(["ash", "birch", "cedar"])
 
-WITH_DISTANCES = [name for name, entry in ESTIMATORS.items() if ".ridge." not in entry.module]
+WITH_DISTANCES = [
+    name for name, entry in ESTIMATORS.items() if not {"ridge", "leaves"} & {*entry.module.split(".")}
+]
 
 
 def rows_of_three_classes(n_features=4, n_rows=600, offset=5.0):
