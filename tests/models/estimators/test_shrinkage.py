@@ -48,7 +48,6 @@ def peer_of(model, shrinkage):
     )
     if model is LinearDiscriminantAnalysis:
         return sklearn.discriminant_analysis.LinearDiscriminantAnalysis(solver="lsqr", **how)
-    pytest.importorskip("sklearn", "1.8", reason="its QDA does not shrink before")
     return sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis(
         solver="eigen", store_covariance=True, tol=0, **how
     )
