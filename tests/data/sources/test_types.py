@@ -179,7 +179,13 @@ def arrow_types(table):
 
 
 # How a table comes in; the kinds that the way cannot hold, or the only ones; and whether it may have nulls.
-OLD_ARROW = {*VIEWS, "fixed lists", "tensor"}  # which Parquet's writer takes from Arrow 26 on
+OLD_ARROW = {
+    *VIEWS,
+    "lists",
+    "large lists",
+    "fixed lists",
+    "tensor",
+}  # with nulls, which Parquet holds from Arrow 26 on
 NOT_IN_PARQUET = {*RUNS, *(OLD_ARROW if int(pa.__version__.split(".")[0]) < 26 else ())}
 OF_POLARS = {*RUNS, *VIEWS, *CODES, "decimal256"}
 WAYS = {
