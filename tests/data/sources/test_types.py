@@ -179,13 +179,7 @@ def arrow_types(table):
 
 
 # How a table comes in; the kinds that the way cannot hold, or the only ones; and whether it may have nulls.
-OLD_ARROW = {
-    *VIEWS,
-    "lists",
-    "large lists",
-    "fixed lists",
-    "tensor",
-}  # with nulls, which Parquet holds from Arrow 26 on
+OLD_ARROW = {*VIEWS, "fixed lists", "tensor"}  # which Parquet holds, with nulls, from Arrow 26 on
 NOT_IN_PARQUET = {*RUNS, *(OLD_ARROW if int(pa.__version__.split(".")[0]) < 26 else ())}
 OF_POLARS = {*RUNS, *VIEWS, *CODES, "decimal256"}
 WAYS = {
@@ -195,11 +189,7 @@ WAYS = {
     "dask": (objects_in_dask, (), True),
     "polars": (scanned(pl.from_arrow), OF_POLARS, True),
     "lazy polars": (scanned(lambda table: pl.from_arrow(table).lazy()), OF_POLARS, True),
-    "parquet": (
-        parquet,
-        {*RUNS, *(VIEWS if pa.__version__ < "26" else ())},
-        True,
-    ),  # whose writer takes them since
+    "parquet": (parquet, NOT_IN_PARQUET, True),
     "feather": (feather, (), True),
     "csv": (csv, {*KINDS} - {"float", "double", "int8", "bool", "decimal", "date", "moment", "text"}, True),
     "packed zarr": (packed_zarr, {*KINDS} - {"half", "float", "double"}, True),
