@@ -6,7 +6,6 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -28,6 +27,8 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
+
+pl = pytest.importorskip("polars")
 
 
 class Centimetres(pa.ExtensionType):
