@@ -310,17 +310,18 @@ class GenerativeClassifier(GaussianClassifier[G]):
         >>> values.round(2), base.round(2)
         (array([[8., 0.]]), array([0.]))
         """
-        first, second = positions(self, label, against)
-        packed = self._contributions(X, first=first, second=second)
+        packed = self._contributions(X, label=label, against=against)
         if hasattr(packed, "columns"):
             return packed[list(packed.columns[:-1])], packed[packed.columns[-1]]
         return packed[:, :-1], packed[:, -1]
 
     @rows_anywhere(columns=lambda model: [*names_of_rows(model), "base"])
-    def _contributions(self, X: Any, *, first: int | None, second: int | None) -> Array:
+    def _contributions(self, X: Any, *, label: Any, against: Any) -> Array:
         """The contributions, and the base value as the last column."""
-        own = finalised(self).once("contributions", lambda: Contributions.of(self))
-        return self._apply(X, lambda scores: own.of_rows(scores, first, second))
+        model = self.snapshot()  # of one moment
+        first, second = positions(model, label, against)
+        own = finalised(model).once("contributions", lambda: Contributions.of(model))
+        return model._apply(X, lambda scores: own.of_rows(scores, first, second))
 
     def boundary(self, i: Any, j: Any) -> QuadraticBoundary:
         """The surface between two classes, xᵀ A x + bᵀ x + c = 0, priors included.

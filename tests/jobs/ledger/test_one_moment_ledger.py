@@ -16,6 +16,8 @@ from streamgda import StatisticsLedger, scan_parquet
 from tests.interrupted import check_interruptions
 from tests.statistics.test_one_moment import LABELS, PER_BATCH, ROWS, learning
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* seem to be copies of:UserWarning")  # which they are
+
 SECONDS = 0.1
 BATCH = len(LABELS)
 

@@ -61,6 +61,7 @@ def test_a_model_that_forgets_is_one_fit_with_weights_by_age(model, half_life):
     assert rows.fit(X, Y).statistics_.weights.sum() == 240  # one batch, whose rows are of one age
 
 
+@pytest.mark.filterwarnings("ignore:no batch came after")  # where the first rows are of one class
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(
