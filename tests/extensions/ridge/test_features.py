@@ -162,7 +162,7 @@ def test_damaged_maps_are_refused():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_value_that_is_not_finite_is_named_with_the_remedy(bad):
-    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame = pd.DataFrame(X.copy(), columns=list("abcd"))
     features = RandomFeatures(5).fit(frame)
     frame.loc[7, "c"] = bad
     for refusing in (features.transform, features.fit):
