@@ -239,6 +239,21 @@ def test_dicts_are_learnt_and_predicted_by_name():
         GaussianNB().partial_fit(records[0], "ok")
 
 
+@pytest.mark.parametrize("missing", ["raise", "marginal"])
+@pytest.mark.parametrize(
+    "value", [0.5, 3, -(2**53) - 1, 2**65, 10**400, True, np.float32(1), None, "1", [1.0]]
+)
+def test_a_dict_of_numbers_is_read_as_the_table_of_it(value, missing):
+    model, answers = GaussianNB(missing=missing).fit(FRAME, Y), []
+    record = {"c": 0.25, "b": value, "a": 2}
+    for rows in ((record,), [record], record):  # a tuple becomes a table
+        try:
+            answers.append(model.decision_function(rows).tolist())
+        except (ValueError, OverflowError) as error:
+            answers.append([str(error)])
+    assert answers[0] == answers[1] == answers[2]
+
+
 def test_batches_and_datasets_of_other_libraries_are_refused_with_what_to_do():
     xarray = pytest.importorskip("xarray")
     batches = ((FRAME, Y) for _ in range(3))
