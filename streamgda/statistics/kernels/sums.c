@@ -25,6 +25,8 @@ typedef struct {
 #define TILE_ROWS 256          /* of an array in C order, which stay in the cache */
 #define TABLE_BYTES (1 << 20)  /* of sums that stay there too */
 #define COLUMN_ROWS (1 << 17)  /* of all columns that do */
+#define FAR_PLACES (1 << 12)   /* whose entries, 128 bytes each, do not stay in the second-level cache */
+#define ROWS_AHEAD 12          /* whose entries are fetched then */
 #define FEW_ROWS 16            /* with FEW_FEATURES, which are less than a page of the stack */
 #define FEW_FEATURES 24
 #ifndef SOURCE_HASH
@@ -102,11 +104,13 @@ static void settle(Entry *entry, const Sums *s, Size place, Size j) {
 }
 
 INLINE double add_some(const Rows *r, const Code *places, Size start, Size stop, const Sums *s, Size j, int width,
-                       int is_single) {
+                       int is_single, int is_far) {
     const char *const *c = r->columns + j;
     Entry *entries = s->table + j / 4 * s->n_places;
     Pair check[2] = {{0}};
     for (Size i = start; i < stop; i++) {
+        if (is_far)
+            __builtin_prefetch(entries + places[LEAST(i + ROWS_AHEAD, stop - 1)], 1);
         Entry *entry = entries + places[i];
         Pair x[2], *anchor = (Pair *)entry->anchor, *sum = (Pair *)entry->sum, *squares = (Pair *)entry->squares;
         for (int h = 0; h < 4; h += 2)
@@ -135,7 +139,10 @@ double add_rows(const Rows *r, const Code *places, const Sums *s) {
     for (Size start = 0; start < r->n_rows; start += step)
         for (Size j = 0; j < r->n_features; j += 4) {
             Size stop = LEAST(start + step, r->n_rows);
-#define ADD(WIDTH, SINGLE) check += add_some(r, places, start, stop, s, j, WIDTH, SINGLE)
+#define ADD(WIDTH, SINGLE)                                                           \
+    check += s->n_places < FAR_PLACES                                                \
+                 ? add_some(r, places, start, stop, s, j, WIDTH, SINGLE, 0)          \
+                 : add_some(r, places, start, stop, s, j, WIDTH, SINGLE, 1)
             SPECIALISED(ADD, LEAST(r->n_features - j, 4), r->is_single)
         }
     return check;
