@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from streamgda import ClassStatistics
 from streamgda.data.blocks.arrays import array_blocks
-from streamgda.data.blocks.block import rows_per_block
+from streamgda.data.blocks.block import Block, rows_per_block
+from streamgda.statistics.floating import reduction
 from tests.reference import close, exact_means, exact_moments, exact_scatter
 from tests.strategies import KINDS, kinds, labelled_rows
 
@@ -166,3 +167,17 @@ def test_an_anchor_that_lies_far_away_costs_few_digits(kind, n_blocks):
     X[:64] = 2.0**30 + rng.integers(1, 1000, size=(64, 1)) * 2.0**-20
     state = in_blocks(kind, X, y, None, range(0, len(y), 64 * 20))
     assert error(state, exact_moments(X, y)) <= 256 * EPS
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_columns_for_large_moments_are_merged_class_by_class_to_the_same_bits(weighted, monkeypatch):
+    monkeypatch.setattr(reduction, "_BYTES_IN_CACHE", 0)
+    X, y = rows_of(np.random.default_rng(0), 600, 350, 1.0)
+    weights = np.linspace(0.5, 2, len(y)) if weighted else None
+    by_row, by_column = ClassStatistics("diag"), ClassStatistics("diag")
+    for some in (slice(0, 300), slice(300, 600)):
+        part = None if weights is None else weights[some]
+        by_row.update(X[some], y[some], part)
+        columns = [Block(list(X[some].T.copy()), *np.unique(y[some], return_inverse=True), part)]
+        by_column.update_blocks(columns)
+    assert by_row == by_column

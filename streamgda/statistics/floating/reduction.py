@@ -26,6 +26,7 @@ from streamgda.statistics.labelled import Counts, Labelled, joined_squares, squa
 _FEWEST_ABOUT_ANCHORS = 1 << 11
 _FEWEST_OF_CLASS_ABOUT_ANCHORS = 4
 _VALUES_IN_TURN = 1 << 19  # 4 MB
+_BYTES_IN_CACHE = 1 << 24  # of moments; larger ones are read class by class, and the rows here and there
 _FEWEST_TOGETHER = 2  # rows of a class in a block, whose centring pays
 
 
@@ -66,9 +67,17 @@ def add_rows(
         moments are then not to be used.
     """
     if not moments.kind.has_products:
+        features, codes = block.features, block.codes
         row_weights = None if block.weights is None else np.array(block.weights, dtype=np.float64)
-        of_rows = places.astype(np.int32)[block.codes]
-        is_finite = merge_rows(block.features, of_rows, row_weights, moments.arrays)
+        is_by_column = not isinstance(features, np.ndarray)
+        if is_by_column and moments.nbytes > _BYTES_IN_CACHE and len(codes) * 4 >= len(moments.weights):
+            bounds = np.concatenate(([0], np.cumsum(np.bincount(codes))))
+            rows, ranks = workspace.gather(features, codes, bounds)
+            features, codes = list(rows), np.sort(codes)
+            if row_weights is not None:
+                row_weights[ranks] = block.weights
+        of_rows = places.astype(np.int32)[codes]
+        is_finite = merge_rows(features, of_rows, row_weights, moments.arrays)
         if not is_finite or not np.isfinite(moments.weights[places]).all():
             block.raise_for_values()
         return np.empty((0, 0)), None, np.empty(0, np.intp)
