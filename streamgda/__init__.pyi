@@ -25,6 +25,7 @@ from streamgda.extensions.subclasses.mda import MixtureDiscriminantAnalysis as M
 from streamgda.jobs.ledger.drift import drift as drift
 from streamgda.jobs.ledger.ledger import StatisticsLedger as StatisticsLedger
 from streamgda.jobs.passes.accumulate import accumulate as accumulate
+from streamgda.jobs.scoring.adaptive import AdaptiveConformalInference as AdaptiveConformalInference
 from streamgda.jobs.scoring.evaluate import evaluate as evaluate
 from streamgda.jobs.scoring.evaluate import progressive_score as progressive_score
 from streamgda.jobs.scoring.evaluation import Evaluation as Evaluation

@@ -5,6 +5,7 @@ estimators: the same rows have the same scores, to the last bit, in memory, from
 
 - `evaluate` and `evaluation`: confusion matrix, losses and curves in one pass; `curves` bins the scores,
   `calibration` adds up the losses at other temperatures, and `measures` are computed from the sums.
+- `adaptive`: the level of prediction sets in a stream, which moves so that they keep their coverage.
 - `label_shift`: the shares of the classes in rows without labels.
 - `predict`: predictions as Parquet or Zarr, which `outputs` write.
 - `columns`: the columns of predictions, and smaller blocks that bound their memory.

@@ -24,6 +24,7 @@ from streamgda.data.sources.splits import Split, group_into_tasks, total
 from streamgda.jobs.passes.compute import compute_plan, opening_on, scheduler_for
 from streamgda.jobs.passes.plan import Plan, batched
 from streamgda.jobs.scoring import inference
+from streamgda.jobs.scoring.adaptive import AdaptiveConformalInference
 from streamgda.jobs.scoring.evaluation import Evaluation
 from streamgda.jobs.scoring.inference import Model
 from streamgda.models.estimators.forgetting import Times, factor_after, times_of, weights_after
@@ -135,6 +136,7 @@ def progressive_score(
     step: int | None = None,
     half_life: float | None = None,
     time: str | None = None,
+    coverage: float | AdaptiveConformalInference | None = None,
 ) -> Any:
     """Test, then train, batch by batch: each batch is scored by the model that learnt the batches before it.
 
@@ -153,6 +155,12 @@ def progressive_score(
     time : str, optional
         A column of the rows, which is no feature then, with the time of each. Half-lives, also that of the
         model, are in its unit: days for dates.
+    coverage : float or AdaptiveConformalInference, optional
+        The share of the prediction sets that should hold the class of their row. Each batch has the sets of
+        the quantile of all batches tested before, at a level that moves after each batch. Where there are too
+        few rows, as for the first batch, all classes are in each set. The evaluations then have `coverage`,
+        `class_coverage` and `mean_set_size`. An `AdaptiveConformalInference` sets the pace, or has levels by
+        class, and is left at the last level.
 
     Returns
     -------
@@ -186,12 +194,14 @@ def progressive_score(
     Evaluation(classes=2, rows=900, accuracy=1)
     >>> [evaluation.n_rows for evaluation in progressive_score(GaussianNB(), batches, step=400)]
     [400, 400, 100]
+    >>> round(progressive_score(GaussianNB(), batches, coverage=0.8).coverage, 1)
+    0.8
     """
     _check_ages(model, half_life, time)
     if step is not None and step < 1:
         raise ValueError(f"step must be a positive number of rows; got {step!r}")
     evaluations, evaluation, n_new = [], Evaluation(), 0
-    for of_batch, half_lives in _scored_batches(model, batches, half_life, time):
+    for of_batch, half_lives in _scored_batches(model, batches, half_life, time, _Sets(coverage)):
         if half_lives:
             evaluation.decay(factor_after(half_lives))
         evaluation.merge(of_batch)
@@ -214,7 +224,7 @@ def _check_ages(model: Model, half_life: float | None, time: str | None) -> None
 
 
 def _scored_batches(
-    model: Model, batches: Iterable[Batch] | Source, half_life: float | None, time: str | None
+    model: Model, batches: Iterable[Batch] | Source, half_life: float | None, time: str | None, sets: _Sets
 ) -> Iterator[tuple[Evaluation, float]]:
     """Learn all the batches. Yield the evaluation of each batch that the model could predict before.
 
@@ -242,8 +252,10 @@ def _scored_batches(
             options |= {"time": times} if getattr(model, "half_life", None) else {}
         if np.shape(X)[:1] != (0,) and _knows_two_classes(model):
             n_scored += 1
-            of_batch = _evaluate_in_memory(model, _blocks_of(model, X, y, faded), inference.Decision())
-            yield of_batch, (of_batch.n_rows if age is None else age) / unit
+            of_batch = _evaluate_in_memory(model, _blocks_of(model, X, y, faded), sets.decision(model))
+            half_lives = (of_batch.n_rows if age is None else age) / unit
+            sets.learn(of_batch, half_lives)
+            yield of_batch, half_lives
         model.partial_fit(X, y, **options)
         n_learnt += 1
     if n_learnt and not n_scored:
@@ -252,6 +264,28 @@ def _scored_batches(
             "smaller batches as (X, y). A source is read block by block",
             stacklevel=callers_level(),
         )
+
+
+class _Sets:
+    """The prediction sets of each batch, by the quantile of those before; none without a coverage."""
+
+    def __init__(self, coverage: float | AdaptiveConformalInference | None) -> None:
+        is_number = coverage is not None and not isinstance(coverage, AdaptiveConformalInference)
+        adaptive: Any = coverage
+        self.adaptive = AdaptiveConformalInference(adaptive) if is_number else adaptive
+        self.judged = Evaluation()
+
+    def decision(self, model: Model) -> inference.Decision:
+        if self.adaptive is None:
+            return inference.Decision()
+        return inference.Decision(quantile=self.adaptive.quantile(self.judged, model.known_labels))
+
+    def learn(self, of_batch: Evaluation, half_lives: float) -> None:
+        if self.adaptive is not None:
+            self.adaptive.move(of_batch)
+            if half_lives:
+                self.judged.decay(factor_after(half_lives))
+            self.judged.merge(of_batch)
 
 
 def _knows_two_classes(model: Model) -> bool:
@@ -339,7 +373,7 @@ def _evaluate_blocks(
             weights = None if block.weights is None else block.weights[some].astype(np.float64, copy=False)
             answers = decision.ranked(scores)[:, 0]
             rows = (block.classes, block.codes[some], scores, labels, weights, answers)
-            evaluation.add_coded(*rows, float(model.temperature), share)
+            evaluation.add_coded(*rows, float(model.temperature), share, decision.quantile)
     return evaluation
 
 

@@ -27,6 +27,7 @@ _INNER_EDGES = np.linspace(0.0, 1.0, N_TENTHS + 1)[1:-1]
 
 _WEIGHTED_SUMS = (
     *("_confusion", "_calibration", "_losses", "_loss_weight", "_ranks", "_log_loss", "_squared_error"),
+    "_sets",
 )
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ divided by the golden ratio
@@ -126,7 +127,7 @@ class Evaluation(Measures, Loadable):
         if weights is not None:
             weights = checked_weights(weights, "row {}".format)
         order = np.argsort(columns)
-        _check_each_once(columns[order])
+        check_each_once(columns[order])
         with self._changing() as draft:
             draft.add_coded(row_labels, codes, scores[:, order], columns[order], weights)
         return self
@@ -158,6 +159,7 @@ class Evaluation(Measures, Loadable):
         positions: NDArray[np.intp] | None = None,
         temperature: float = 1.0,
         share: float = 1.0,
+        quantile: float | Array | None = None,
     ) -> None:
         """Add checked rows with labels `row_labels[codes]` and a column of scores for each of `columns`.
 
@@ -165,6 +167,7 @@ class Evaluation(Measures, Loadable):
 
         The predicted classes are `columns[positions]`, or the likeliest ones if `positions` is None.
         The scores have been divided by the temperature. Losses at other ones are of a share of the rows.
+        With a quantile, sets of the columns whose log-odds reach it are counted.
         """
         classes = labels.union(self.classes, labels.union(columns, row_labels))
         self._reindex(classes)
@@ -190,6 +193,11 @@ class Evaluation(Measures, Loadable):
             self._add_losses(scores[some] * temperature, truth[some], loss_weight[some])
         for k, histogram in enumerate(self._scores):
             histogram.add(log_odds[:, k], truth == k, weight)
+        if quantile is not None:
+            in_set = np.zeros(log_odds.shape, dtype=bool)
+            in_set[:, here] = log_odds[:, here] >= quantile
+            of_rows = _of_sets(in_set, truth)
+            self._sets += [np.bincount(truth, weight * each, len(classes)) for each in of_rows]
 
     def _add_losses(self, scores: Array, truth: NDArray[np.intp], weight: Array) -> None:
         """Add the losses at other temperatures of the rows that have a weight."""
@@ -231,6 +239,7 @@ class Evaluation(Measures, Loadable):
         self._confusion[np.ix_(here, here)] = old._confusion
         self._calibration[here] = old._calibration
         self._squared_weights[here] = old._squared_weights
+        self._sets[:, here] = old._sets
         never = (np.full(1, -np.inf), np.zeros(1, bool), np.full(1, old.weight))
         for histogram in self._scores if self.n_rows else ():
             histogram.add(*never)
@@ -314,6 +323,8 @@ class Evaluation(Measures, Loadable):
         document |= {"loss_weight": self._loss_weight, "ranks": self._ranks, "pos_label": self.pos_label}
         if self._is_weighted:
             document["squared_weights"] = self._squared_weights
+        if self._sets.any():
+            document["sets"] = self._sets
         return {**columns, "odds": odds, "odds_weights": weights}, {"kind": "Evaluation", **document}
 
     @classmethod
@@ -347,6 +358,10 @@ class Evaluation(Measures, Loadable):
         if squares.shape != rows.shape or not _are_weights(squares):
             raise ValueError("its squared weights are of no rows")
         evaluation._squared_weights = squares
+        of_sets = np.array(document.get("sets", evaluation._sets), np.float64)
+        if of_sets.shape != evaluation._sets.shape or not _are_weights(of_sets):
+            raise ValueError("its sets are of no rows")
+        evaluation._sets = of_sets
         return evaluation
 
 
@@ -359,6 +374,12 @@ def _of_sample(start: int, weight: Array, share: float) -> Array:
         return weight
     hashed = np.arange(start, start + len(weight), dtype=np.uint64) * _GOLDEN
     return np.where(hashed < share * 2.0**64, weight / (share or 1), 0.0)
+
+
+def _of_sets(in_set: NDArray[np.bool_], truth: NDArray[np.intp]) -> Array:
+    """Whether the set of each row holds its class, the size of the set, and 1: (3, n)."""
+    held = in_set[np.arange(len(truth)), truth]
+    return np.array([held, in_set.sum(axis=1), np.ones(len(truth))], dtype=np.float64)
 
 
 def _check_saved(columns: dict[str, Any], n_classes: int) -> None:
@@ -388,7 +409,8 @@ def _check_logarithms(scores: Array) -> None:
         )
 
 
-def _check_each_once(classes: Labels) -> None:
+def check_each_once(classes: Labels) -> None:
+    """ValueError if a label stands twice among sorted ones."""
     if len(twice := classes[1:][classes[1:] == classes[:-1]]):
         raise ValueError(f"class {named(twice[0])} stands twice in classes")
 

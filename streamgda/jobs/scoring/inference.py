@@ -84,11 +84,14 @@ class Decision:
         The cost of predicting a class (columns) for a row of a class (rows).
     positive : int, default=1
         The position of the positive class.
+    quantile : float or ndarray of shape (n_classes,), optional
+        The least log-odds of the classes in the set of a row.
     """
 
     threshold: float | None = None
     costs: Array | None = None
     positive: int = 1
+    quantile: float | Array | None = None
 
     @classmethod
     def of(cls, model: Model, threshold: float | None, costs: ArrayLike | None, pos_label: Any) -> Decision:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from streamgda.data.blocks.labels import Labels, no_labels, position_of
 from streamgda.data.blocks.wording import as_html, counted
@@ -45,6 +45,9 @@ class Measures(Locked):
         Sum of the probabilities, weight of the members and weight of the rows, by bins of the probability.
     _squared_weights : ndarray of shape (n_classes,)
         Sum of the squared weights of the rows of each class.
+    _sets : ndarray of shape (3, n_classes)
+        Of the rows of each class that have a set: the weight of those whose set holds the class, the sum of
+        the sizes of their sets, and their weight.
     _ranks : ndarray of shape (20,)
         Weight of the rows by how many classes have greater scores than their own; infinite if not known.
     """
@@ -63,6 +66,7 @@ class Measures(Locked):
         self._scores = [ScoreHistogram(most_exact(n_classes)) for _ in range(n_classes)]
         self._calibration = np.zeros((n_classes, 3, N_TENTHS))
         self._squared_weights = np.zeros(n_classes)
+        self._sets = np.zeros((3, n_classes))
 
     @property
     def weight(self) -> float:
@@ -196,7 +200,7 @@ class Measures(Locked):
         return loss_at(self._mean_losses, temperature)
 
     @holding_locks
-    def conformal_quantile(self, coverage: float, by: Literal["all", "class"] = "all") -> float | Array:
+    def conformal_quantile(self, coverage: ArrayLike, by: Literal["all", "class"] = "all") -> float | Array:
         """The least log-odds ln p / (1 − p) of a class in a set that holds the class of a row.
 
         `predict_set` of the model takes it. The rows must not be those that the model has learnt. Of n rows,
@@ -208,8 +212,8 @@ class Measures(Locked):
 
         Parameters
         ----------
-        coverage : float
-            The probability, between 0 and 1.
+        coverage : float, or array-like of shape (n_classes,) if by class
+            The probability, between 0 and 1; or one for each of `classes`.
         by : {"all", "class"}, default="all"
             With "class", a quantile for each class, from its own rows: the coverage holds within each class,
             and sets are larger.
@@ -237,14 +241,41 @@ class Measures(Locked):
         >>> evaluation.conformal_quantile(0.8)
         2.0
         """
-        if not 0 < coverage < 1 or by not in {"all", "class"}:
+        levels = np.asarray(coverage, dtype=np.float64)
+        shapes = {"all": [()], "class": [(), self.classes.shape]}.get(by, [])
+        if levels.shape not in shapes or not ((0 < levels) & (levels < 1)).all():
             raise ValueError(
                 f"coverage is a number between 0 and 1, and by 'all' or 'class'; got {coverage!r} and {by!r}"
             )
         if by == "all":
-            return _least_odds(self._scores, self._squared_weights.sum(), coverage)
-        by_class = zip(self._scores, self._squared_weights, strict=True)
-        return np.array([_least_odds([own], square, coverage) for own, square in by_class])
+            return _least_odds(self._scores, self._squared_weights.sum(), levels.item())
+        levels = np.broadcast_to(levels, self.classes.shape)
+        by_class = zip(self._scores, self._squared_weights, levels.tolist(), strict=True)
+        return np.array([_least_odds([own], *sums) for own, *sums in by_class])
+
+    @property
+    @holding_locks
+    def coverage(self) -> float:
+        """The share of the sets that hold the class of their row; NaN if no row has a set.
+
+        `progressive_score` makes sets. The set of a row of a class that the model does not know holds it not.
+        """
+        held, _, weights = self._sets
+        return float(_ratio(held.sum(), weights.sum(), np.nan))
+
+    @property
+    @holding_locks
+    def class_coverage(self) -> Array:
+        """The `coverage` of the rows of each class: (n_classes,)."""
+        held, _, weights = self._sets
+        return _ratio(held, weights, np.nan)
+
+    @property
+    @holding_locks
+    def mean_set_size(self) -> float:
+        """The mean number of classes in a set; NaN if no row has one."""
+        _, sizes, weights = self._sets
+        return float(_ratio(sizes.sum(), weights.sum(), np.nan))
 
     @property
     @holding_locks
@@ -376,8 +407,9 @@ class Measures(Locked):
         """The measures in plain values: those of all rows, and a list with those of each class."""
         measures = ("n_rows", "n_dropped", "pos_label", "accuracy", "log_loss", "brier_score")
         by_class = self.to_frame().reset_index(names="label")
+        of_sets = ("coverage", "mean_set_size") if self._sets[-1].any() else ()
         return {
-            **{name: getattr(self, name) for name in measures},
+            **{name: getattr(self, name) for name in (*measures, *of_sets)},
             "best_temperature": best_temperature(self._mean_losses),
             "confusion_matrix": self.confusion_matrix.tolist(),
             "classes": by_class.to_dict(orient="records"),
@@ -400,11 +432,13 @@ class Measures(Locked):
         for area in ("roc_auc", "average_precision"):
             frame[area] = [*map(_in_certain_digits, frame[area], frame.pop(f"{area}_error"))]
         more = len(frame) - _ROWS_SHOWN
+        has_sets = bool(self._sets[-1].any())
         losses = f"log loss {self.log_loss:.4f}   Brier score {self.brier_score:.4f}"
         return "\n".join(
             [
                 f"{counted(self.n_rows, 'row')}{dropped}, {counted(len(self.classes), 'class')}",
                 f"accuracy {self.accuracy:.4f}   {losses}",
+                *([f"coverage {self.coverage:.4f}   {self.mean_set_size:.4g} classes in a set"] * has_sets),
                 "",
                 frame.head(_ROWS_SHOWN).to_string(float_format="{:.4f}".format),
                 *([f"... and {counted(more, 'more class')}"] if more > 0 else []),

@@ -52,6 +52,10 @@ READS = {
     "weight": lambda e: e.weight % 4,
     "average_precision_error": lambda e: e.average_precision_error,
     "roc_auc_error": lambda e: e.roc_auc_error,
+    **{
+        name: lambda e, name=name: np.nan_to_num(getattr(e, name), nan=-1)
+        for name in ("coverage", "class_coverage", "mean_set_size")
+    },
     "conformal_quantile": lambda e: round(e.conformal_quantile(0.5), 12),
     "mean_calibration_curve": lambda e: np.concatenate(e.mean_calibration_curve()).round(12),
     "to_frame": lambda e: e.to_frame().drop(columns="support").to_numpy().round(12),
