@@ -186,7 +186,7 @@ OTHERS = [
         {"columns": ("set",), "decision": Decision(0.6), "top": 2, "least_odds": np.array(0.0)},
         ("model",),  # which is told apart from some parameters
     ),
-    (Decision(0.5, None, 1), {"threshold": 0.6, "costs": np.eye(2), "positive": 0}, ()),
+    (Decision(0.5, None, 1), {"threshold": 0.6, "costs": np.eye(2), "positive": 0, "quantile": 1.0}, ()),
     (
         Field("p", ("p_a",), pa.float64(), {"classes": [True]}),
         {"name": "q", "columns": ("p_b",), "type": pa.float32(), "attributes": {"classes": [1]}},
