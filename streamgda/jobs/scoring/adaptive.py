@@ -171,7 +171,7 @@ class AdaptiveConformalInference:
         return self
 
     def move(self, evaluation: Evaluation) -> None:
-        """Move the level by the sets of a batch that its evaluation has counted, as `progressive_score` does."""
+        """Move the level by the sets of a batch that its evaluation has counted."""
         held, _, weights = evaluation._sets
         self._move(evaluation.classes, held, weights, evaluation._squared_weights)
 
