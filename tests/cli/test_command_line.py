@@ -588,9 +588,9 @@ def test_text_is_told_by_its_name_in_every_command(made, iris, tmp_path):
     assert "--format" in fails(tmp_path, "fit", "all.txt", "--target", "kind", "--out", "model.parquet")
     (tmp_path / "exported").mkdir()
     (tmp_path / "exported" / "all.csv").write_bytes((tmp_path / "all.txt").read_bytes())
-    assert "--format" in invoke(tmp_path, "inspect", "all.txt", code=1)
-    assert "delimiter=; decimal_point=," in invoke(tmp_path, "inspect", "exported", code=1)
     semicolons = "--format", "csv delimiter=; decimal_point=,"
+    assert "--format" in invoke(tmp_path, "inspect", "all.txt", code=1)
+    assert "{} '{}'".format(*semicolons) in invoke(tmp_path, "inspect", "exported", code=1)
     assert "sepal_width double" in invoke(tmp_path, "inspect", "all.txt", *semicolons)
     fit = "fit", "all.txt", "--target", "kind", "--out", "model.parquet"
     invoke(tmp_path, *fit, *semicolons)

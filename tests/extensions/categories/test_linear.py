@@ -341,6 +341,7 @@ def test_dates_and_numbers_in_text_are_named_with_what_reads_them(texts, meant, 
         remedy = str(warned[0].message)
         assert len(warned) == 1
     if option := re.search("format='(.*?)';", remedy):
+        assert "exclude=" not in remedy
         source = scan(tmp_path / "a.csv", "kind", format=option[1], missing="drop")
     else:
         number = re.search(r"number=(.*\))\), by", remedy)[1]

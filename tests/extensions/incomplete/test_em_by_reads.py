@@ -212,10 +212,12 @@ def test_the_command_line_says_how_em_ends(folder, tmp_path):
     expected = accumulate(kept, missing=Marginal(max_patterns=3, max_reads=30, tol=1e-4))
     assert streamgda.load(out).statistics_ == expected
     early = CliRunner().invoke(main, [*arguments, "marginal max_patterns=3 max_reads=3 tol=1e-6"])
+    how = "set --missing 'marginal max_patterns=... max_reads=... tol=...'"
     assert "EM has not converged in 3 reads of the rows" in early.stderr
-    assert "set --missing 'marginal max_patterns=... max_reads=... tol=...'" in early.stderr
+    assert "more than --tol 1e-06. Raise max_reads or tol, or max_patterns" in early.stderr
+    assert how in early.stderr
     once = CliRunner().invoke(main, [*arguments, "marginal max_patterns=3 max_reads=1", "--statistics"])
-    assert "up to max_patterns=3 are kept" in once.stderr
+    assert f"up to max_patterns=3 are kept. Raise max_patterns ({how});" in once.stderr
 
 
 @pytest.mark.parametrize("remedy", [{"reg_param": 0.5}, {"pooling": 0.5}, {"pooling": "bayes"}])

@@ -10,7 +10,12 @@ from numpy.testing import assert_allclose
 from scipy.linalg import solve_triangular
 
 from streamgda import ClassStatistics
-from streamgda.models.gaussians.whitening import TriangularWhitening, Whitening, inverse_of_triangle
+from streamgda.models.gaussians.whitening import (
+    Correlations,
+    TriangularWhitening,
+    Whitening,
+    inverse_of_triangle,
+)
 
 NO_MEANS = np.zeros((1, 5))
 
@@ -35,8 +40,11 @@ def test_the_rank_is_that_of_the_spectrum_in_any_units(logs, scale, tol):
         how(covariance, NO_MEANS, tol) for how in (Whitening.of, Whitening.from_spectrum)
     )
     assert whitening.rank == by_spectrum.rank
-    rounding = 40 * 2.0**-52 * 10.0 ** -min(logs)  # of the logarithm of the least eigenvalue
-    assert_allclose(whitening.log_pdet, by_spectrum.log_pdet, rtol=1e-3, atol=rounding)
+    # Either way is exact for correlations that differ by at most d² eps, as is_certain says, and both divide
+    # by the scales in their own order: to first order the log determinants differ by three times this.
+    values = Correlations.of(covariance, NO_MEANS, tol).values[-whitening.rank :]
+    rounding = 3 * len(covariance) ** 2 * 2.0**-52 * (1 / values).sum()
+    assert_allclose(whitening.log_pdet, by_spectrum.log_pdet, rtol=1e-14, atol=rounding)
 
 
 @pytest.mark.parametrize(("factor", "is_certain"), [(1e-3, False), (0.99, False), (1.01, False), (1e3, True)])
