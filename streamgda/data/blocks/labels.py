@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from contextvars import ContextVar
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -25,6 +27,7 @@ PARTS = ("label", "subclass")  # the columns of divided labels: a label, and the
 _NAMES = {"b": "bool", "i": "int", "u": "int", "U": "str"}
 _INTEGERS = (int, np.integer)
 _MOST_BYTES = 1 << 30  # of the labels of all classes together
+_counted: ContextVar[Labels | None] = ContextVar("counted", default=None)
 
 
 def no_labels() -> Labels:
@@ -95,6 +98,26 @@ def labels_in(columns: Mapping[str, NDArray[Any]]) -> Labels:
     return divided_labels(labels, numbers)
 
 
+@contextmanager
+def counting_only(classes: Labels) -> Iterator[None]:
+    """Within, rows with another label than these have none, whatever it is: it may be no label at all."""
+    token = _counted.set(classes)
+    try:
+        yield
+    finally:
+        _counted.reset(token)
+
+
+def _among(classes: Labels, values: NDArray[Any]) -> NDArray[Any]:
+    """Labels with None for those that are none of the classes."""
+    import pandas as pd
+
+    if values.dtype.kind in "OS":
+        texts = (v.decode(errors="replace") if isinstance(v, bytes) else v for v in values.tolist())
+        values = np.fromiter(texts, dtype=object, count=len(values))
+    return np.array([*classes.tolist(), None], dtype=object)[pd.Index(classes).get_indexer(pd.Index(values))]
+
+
 def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     """The sorted labels that occur, and a code for each row: the position of its label among them.
 
@@ -112,7 +135,9 @@ def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     ValueError
         If labels are not integers, strings or bools, or the kinds are mixed.
     """
-    values = _one_dimensional(labels)
+    values, counted = _one_dimensional(labels), _counted.get()
+    if counted is not None:
+        values = _among(counted, values)
     unlabelled = _missing(values) if values.dtype.kind in "fO" else None
     if unlabelled is None:
         return *_encode(values), None

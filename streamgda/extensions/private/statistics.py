@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.data.blocks.arrays import array_blocks, column_names, with_columns
-from streamgda.data.blocks.labels import Labels, as_labels, kind_of
+from streamgda.data.blocks.labels import Labels, as_labels, counting_only, kind_of
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.columns.types import label_kind
@@ -232,8 +232,9 @@ def _sums(
         scheduler = scheduler_for(data, scheduler)
     with _silence(), suppress(Exception):
         if y is not None:
-            known: Any = _known_labels(y, clipping.classes)
-            empty.update_blocks(map(clipping, array_blocks(data, known, missing="drop")))
+            with counting_only(clipping.classes):
+                blocks = array_blocks(data, y, missing="drop")
+            empty.update_blocks(map(clipping, blocks))
             return empty
         groups = list(group_into_tasks(data.planned(opening_on(scheduler)), data.n_features))
         plan = Plan(groups, partial(_read, clipping), empty)
@@ -246,20 +247,11 @@ def _sums(
     )
 
 
-def _known_labels(y: ArrayLike, classes: Labels) -> Any:
-    """Labels with None for those that are none of the classes, whatever they are."""
-    import pandas as pd
-
-    found = np.asarray(y, dtype=None if hasattr(y, "__array__") else object)
-    places = pd.Index(classes).get_indexer(pd.Index(found))
-    return np.array([*classes.tolist(), None], dtype=object)[places]
-
-
 def _read(clipping: Clipping, splits: Iterable[Split], empty: ExactClassStatistics) -> ExactClassStatistics:
     """One task. If rows cannot be read, a dropped row says so: workers log errors, which could quote rows."""
     state = empty.copy()
     try:
-        with single_blas_thread():
+        with single_blas_thread(), counting_only(clipping.classes):
             state.update_blocks(map(clipping, chain.from_iterable(split.blocks() for split in splits)))
     except StorageError:
         raise  # to be read again
