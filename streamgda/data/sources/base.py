@@ -305,11 +305,11 @@ class Source(Picklable, ABC):
 
     @property
     def reads_keys(self) -> bool:
-        """Whether labels or categories are keys of folders."""
+        """Whether labels or categories are keys of folders, or numbers in CSV."""
         return False
 
     def with_kinds_of(self, state: Any, *, together: bool = False) -> Self:
-        """The same source, whose keys of folders are read as the labels and categories of statistics are.
+        """The same source, whose labels and categories in paths and in CSV are read as those of a state.
 
         With `together`, a key is read so only if all its values can be.
         """

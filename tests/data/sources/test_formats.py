@@ -1,5 +1,6 @@
 """Files of CSV, JSON lines, Feather and ORC: they are read as Parquet files of the same rows are."""
 
+import datetime
 import json
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streamgda as sg
-from streamgda import accumulate, predict_dataset, scan
+from streamgda import accumulate, predict_dataset, scan, scan_arrow
 from streamgda.data.sources.files.format_options import format_of, text_of
 from tests.data.sources.test_sources import SourceContract
 from tests.logged_filesystem import NotingHandler
@@ -126,12 +127,73 @@ def test_a_later_value_that_does_not_fit_is_named_with_file_and_line(ending, n_l
 
 @pytest.mark.parametrize("value", ["true", "2026-01-31", "2026-01-31 06:00:00", "north"])
 def test_the_error_for_a_column_that_was_empty_at_first_names_the_option_that_reads_it(value, tmp_path):
-    (tmp_path / "0.csv").write_text("x,other,kind\n,1,a\n,2,b\n")
-    (tmp_path / "1.csv").write_text(f"x,other,kind\n{value},1,a\n{value},2,b\n")
-    with pytest.raises(ValueError, match=r'1.csv, line 2: column .x. .* by the format, as "csv') as caught:
-        accumulate(scan(tmp_path, "kind", missing="drop"))
+    lines = ["x,other,kind", ",1,a", *[",2,b"] * 30, f"{value},1,a", f"{value},2,b"]
+    (tmp_path / "0.csv").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=r'0.csv, line 33: column .x. .* by the format, as "csv') as caught:
+        accumulate(scan(tmp_path, "kind", format="csv block_size=64", missing="drop"))
     told = scan(tmp_path, "kind", format=str(caught.value).split('"')[-2], missing="drop")
-    assert accumulate(told).n_rows == (4 if value == "north" else 2)
+    assert accumulate(told).n_rows == (33 if value == "north" else 2)
+
+
+@pytest.mark.parametrize("value", [True, 2.5, "2026-01-31", "north", [1.5, 2.0]], ids=str)
+def test_the_error_for_a_column_of_json_that_was_null_at_first_has_the_remedy(value, tmp_path):
+    lines = [{"x": None, "other": i, "kind": "ab"[i % 2]} for i in range(40_000)]
+    lines += [{"x": value, "other": i, "kind": "ab"[i % 2]} for i in range(4)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    source = scan(tmp_path, "kind", missing="drop")
+    if isinstance(value, float):
+        assert accumulate(source).n_rows == 4
+        return
+    with pytest.raises(
+        ValueError, match=r"a.jsonl, line 40001: column 'x' holds no value.* here\. "
+    ) as caught:
+        accumulate(source)
+    if isinstance(value, list):
+        assert str(caught.value).endswith("first, or leave the column out")
+        return
+    told = scan(tmp_path, "kind", format=str(caught.value).split('"')[-2], missing="drop")
+    assert accumulate(told).n_rows == (4 if value is True else 40_004)
+
+
+@pytest.mark.parametrize("value", [True, 2.5, datetime.date(2026, 1, 31), "north", [1.5, 2.0]], ids=str)
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "feather", "parquet"])
+def test_a_column_without_values_in_the_first_file_has_the_type_that_the_next_tells(ending, value, tmp_path):
+    if ending == "csv" and isinstance(value, list):
+        return
+    rows = {"x": [None] * 4, "other": [1.0, 2.0, 4.0, 3.0], "kind": list("abab")}
+    WRITERS[ending](pa.table(rows), tmp_path / f"0.{ending}")
+    WRITERS[ending](pa.table({**rows, "x": [value] * 4}), tmp_path / f"1.{ending}")
+    states = []
+    for numbers in ("01", "10"):
+        source = scan([tmp_path / f"{i}.{ending}" for i in numbers], "kind", missing="drop")
+        states.append(accumulate(source))
+    assert states[0].allclose(states[1])
+    assert states[0].n_rows == (8 if value == "north" else 4)
+    if ending == "parquet":
+        assert accumulate(scan_arrow(ds.dataset(tmp_path), "kind", missing="drop")) == states[0]
+
+
+@pytest.mark.parametrize("column", ["shop", "kind"])
+def test_numbers_in_csv_are_text_where_a_model_or_a_ledger_knows_text(column, tmp_path):
+    rows = {"x": [1.0, 2.0, 4.0, 3.0] * 3, "shop": list("pq1p") * 3, "kind": list("abab") * 3}
+    known = pa.table({**rows, column: ["1", "2", "7b", "2"] * 3})
+    later = pa.table({**rows, column: [2, 1, 1, 2] * 3})
+    (tmp_path / "days").mkdir()
+    ledger = sg.StatisticsLedger(tmp_path / "ledger")
+    for i, table in enumerate((known, later)):
+        write_csv(table, tmp_path / "days" / f"{i}.csv")
+        ledger.refresh(scan(tmp_path / "days", "kind"))
+    expected = accumulate(scan(tmp_path / "days", "kind"))
+    assert ledger.statistics() == expected
+    by_name = {"categories": sg.Categorical(columns=["shop"])}
+    model = sg.GaussianNB().fit(scan(tmp_path / "days/0.csv", "kind", **by_name))
+    source = scan(tmp_path / "days/1.csv", "kind", **by_name)
+    frame = later.to_pandas().astype({column: str})
+    assert sg.evaluate(model, source).accuracy == model.score(frame[["x", "shop"]], frame["kind"])
+    assert model.partial_fit(source).statistics_ == accumulate(scan(tmp_path / "days", "kind"), "diag")
+    told = f"csv column_types={{'{column}': 'int64'}}"
+    with pytest.raises(ValueError, match="different"):
+        model.partial_fit(scan(tmp_path / "days/1.csv", "kind", format=told, **by_name))
 
 
 def test_whole_numbers_and_empty_columns_of_the_sample_may_go_on_as_any_number(tmp_path):

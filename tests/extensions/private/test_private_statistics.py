@@ -318,12 +318,7 @@ if __name__ == "__main__":
                 print("nothing was wrong")
     cluster.close()
 """
-PLANTED = {
-    "n": 13_579,
-    "number": 86_420.5,
-    "text": "PLANTEDTEXT",
-    "label": "PLANTEDLABEL",
-}
+PLANTED = {"n": 13_579, "number": 86_420.5, "text": "PLANTEDTEXT", "label": "PLANTEDLABEL"}
 
 
 def told_by_a_program(tmp_path):

@@ -30,7 +30,7 @@ from streamgda.data.sources.columns.choosing import check_types, choose_roles
 from streamgda.data.sources.columns.encoding import Wanted
 from streamgda.data.sources.columns.lists import first_batches, is_list
 from streamgda.data.sources.columns.names import check_named
-from streamgda.data.sources.columns.types import FIRST_ROWS
+from streamgda.data.sources.columns.types import FIRST_ROWS, label_kind
 from streamgda.data.sources.files.decoding import CODECS, decode_file, unpacked
 from streamgda.data.sources.files.dialects import BEGINNING, check_columns, naming_options
 from streamgda.data.sources.files.discovery import SUFFIXES, find_files
@@ -71,6 +71,10 @@ _ABSENT = re.compile("Column '(.*)' in include_columns")
 
 _OF_JSON = re.compile(r"JSON parse error: .* in row (\d+)", re.DOTALL)
 
+_OTHER_KIND = re.compile(r"Column\(/([^/]+)\) changed from \w+ to (\w+)")
+
+_TYPES_OF_JSON = {"string": "string", "boolean": "bool", "number": "double"}
+
 
 @refusing_renamed
 def scan(
@@ -94,7 +98,8 @@ def scan(
 
     The first megabyte of the first file tells the columns and types of files of text. A later value that does
     not fit is an error that names the file and the line. In CSV an empty field is a missing value, and so
-    are NA, ``\N`` and the like.
+    are NA, ``\N`` and the like. Labels and categories that are text in a model or a ledger are read as text
+    in files of CSV where they happen to be numbers.
 
     Parameters
     ----------
@@ -205,6 +210,14 @@ class FormatDataset(Dataset):
         """The format and its options, as text that `format_of` reads."""
         return text_of(self.format)
 
+    @cached_property
+    def untyped(self) -> frozenset[str]:  # type: ignore[override]
+        """Columns of CSV that are no text by their beginning, and whose types no option tells."""
+        if not isinstance(self.format, ds.CsvFileFormat):
+            return frozenset()
+        told = self.format.default_fragment_scan_options.convert_options.column_types
+        return frozenset(one.name for one in self.stored if label_kind(one.type) != "str").difference(told)
+
     @staticmethod
     def read_head(storage: Storage, kind: ds.FileFormat, path: str) -> Footer:
         """Read the columns of a file and their types, as its beginning tells them."""
@@ -220,7 +233,8 @@ class FormatDataset(Dataset):
     def _first_rows_of(self, head: Footer, names: list[str]) -> pa.Table:
         """The first rows of some columns of a file."""
         place = self.listing.storage, self.format, head.path, head.version
-        types = pa.schema(map(self.stored.field, names))
+        columns = self.stored if _is_text(self.format) else head.schema
+        types = pa.schema(map(columns.field, names))
         begin = lambda: list(first_batches(_batches_of(*place, types, ahead=False)))  # noqa: E731
         with decoding(head.path, self.written_as):
             return pa.Table.from_batches(repeated(begin), types).slice(0, FIRST_ROWS)
@@ -246,7 +260,9 @@ class FormatDataset(Dataset):
         columns = pa.schema([column for column in self.stored if column.name in read_options.columns])
         if _is_text(self.format):
             plain = {*roles.features, *roles.lists}.difference(roles.encoded, read_options.keep)
+            texts = {name for name in self.untyped if roles.kinds.get(name) == "str"}
             columns = pa.schema([_as_float(one) if one.name in plain else one for one in columns])
+            columns = pa.schema([one.with_type(pa.string()) if one.name in texts else one for one in columns])
         for file in files:
             path, version = file.location, file.version or self.listing.files[file.location]
             what = read_options, path, version or _version(storage, path), file.partition, b"", None
@@ -376,7 +392,18 @@ class FileRows(RowGroups):
                 f"{self.path}, line {line}: column {column!r} holds {self.types.field(column).type} by the "
                 f"beginning of the first file, and here: {reason}"
             )
-        match = _OF_JSON.search(str(error))
-        line = f"line {n_rows + int(match[1]) + 1}: " if match else ""
-        fault: ValueError = pa.ArrowInvalid(f"{line}{error}")
+        line = f"line {n_rows + int(match[1]) + 1}" if (match := _OF_JSON.search(str(error))) else ""
+        if match := _OTHER_KIND.search(str(error)):
+            name, kind = match.groups()
+            there = _schema_of(self.read_options.storage, self.format, self.path, self.version)
+            if pa.types.is_null(there.field(name).type):
+                remedy = "Write a line with such a value first, or leave the column out"
+                if kind in _TYPES_OF_JSON:
+                    declared = f"explicit_schema={{{name!r}: '{_TYPES_OF_JSON[kind]}'}}"
+                    remedy = f'Tell by the format what it holds, as "json {declared}"'
+                return ValueError(
+                    f"{self.path}, {line}: column {name!r} holds no value in the beginning of the file, and "
+                    f"a value of type {kind} here. {remedy}"
+                )
+        fault: ValueError = pa.ArrowInvalid(f"{line}: {error}" if line else str(error))
         return fault

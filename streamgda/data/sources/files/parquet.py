@@ -217,18 +217,24 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         return self._with_roles(self._roles.as_read(read_options))
 
     def with_kinds_of(self, state: Any, *, together: bool = False) -> Self:
-        """The same source, whose keys of folders are read as labels and categories of a state are."""
-        if not (values := self._dataset.values_of_keys):
+        """The same source, whose labels and categories in paths and in CSV are read as those of a state."""
+        values, untyped = self._dataset.values_of_keys, self._dataset.untyped
+        if not (values or untyped):
             return self
         kinds = {self.target if name is None else name: kind for name, kind in kinds_known(state).items()}
-        known = {name: kind for name, kind in kinds.items() if name in values}
-        fitting = {name: kind for name, kind in known.items() if not together or fits(values[name], kind)}
+        fitting = {
+            name: kind
+            for name, kind in kinds.items()
+            if (name in values and (not together or fits(values[name], kind)))
+            or (name in untyped and kind == "str")
+        }
         return self._with_roles(replace(self._roles, kinds=fitting))
 
     @property
     def reads_keys(self) -> bool:
-        """Whether labels or categories are keys of folders."""
-        return not self._dataset.values_of_keys.keys().isdisjoint({self.target, *self.encoded})
+        """Whether labels or categories are keys of folders, or numbers in CSV."""
+        by_state = self._dataset.values_of_keys.keys() | self._dataset.untyped
+        return not by_state.isdisjoint({self.target, *self.encoded})
 
     @property
     def _known(self) -> tuple[pa.Schema, str]:

@@ -59,7 +59,7 @@ _FILES_OF_TASK = 128
 
 _TRIED = 100  # files, of which one must be as it should be
 
-_FILES_OF_LISTS = 20  # of which one must have a list, where their types tell no length
+_FIRST_FILES = 20  # of which one must tell the type of a column, and the length of lists
 
 _READERS = 25  # an object store answers many requests in the time of one; Arrow's client of S3 has 25
 
@@ -109,6 +109,7 @@ class Dataset:
     find: Find | None = None
 
     format_as_text = "parquet"  # the format and its options
+    untyped = frozenset[str]()  # columns that may be read as text, whatever their beginning holds
 
     @classmethod
     def of(
@@ -129,6 +130,7 @@ class Dataset:
         is_known = known is not None and known._has_first(listing) and _passes(check, known.first)
         read = partial(cls.read_head, listing.storage, format)
         first = known.first if known and is_known else _first_readable(listing, read, check)
+        stored = known.stored if known and is_known else _typed_columns(first, listing.files, read)
         if listing.columns is not None:
             if types:
                 raise ValueError(
@@ -143,10 +145,10 @@ class Dataset:
         if declared:
             keys = {folder: typed(folder, pairs, declared) for folder, pairs in keys.items()}
         found = [pa.field(name, type_of_keys(values)) for name, values in by_name(keys).items()]
-        columns = [*first.schema.remove_metadata(), *(declared.get(one.name, one) for one in found)]
+        columns = [*stored.remove_metadata(), *(declared.get(one.name, one) for one in found)]
         schema = decoded_schema(pa.schema(columns))
         types_of_keys = pa.schema([*declared.values()])
-        return cls(listing, first, first.schema, schema, keys, types_of_keys, {}, format, find)
+        return cls(listing, first, stored, schema, keys, types_of_keys, {}, format, find)
 
     @classmethod
     def _of_table(cls, listing: Listing, find: Find, columns: pa.Schema, first: Footer) -> Self:
@@ -169,9 +171,11 @@ class Dataset:
         listing = Listing(storage, dict.fromkeys(paths), list(map(Location, paths)))
         fragments = dict(zip(paths, parts, strict=True))
         keys = {path: ds.get_partition_keys(part.partition_expression) for path, part in fragments.items()}
-        first = _first_readable(listing, partial(cls.read_head, storage, FORMAT))
-        moments = {one.name: one for one in first.schema if pa.types.is_timestamp(one.type)}
-        columns = [moments.get(one.name, one) for one in dataset.schema]
+        read = partial(cls.read_head, storage, FORMAT)
+        first = _first_readable(listing, read)
+        typed = {one.name: one for one in _typed_columns(first, paths, read)}
+        moments = {name: one for name, one in typed.items() if pa.types.is_timestamp(one.type)}
+        columns = [(typed if one.type == pa.null() else moments).get(one.name, one) for one in dataset.schema]
         schema = decoded_schema(pa.schema(columns, dataset.schema.metadata))
         types = pa.schema([column for column in schema if column.name in keys[first.path]])
         own = [column for column in schema if column.name not in types.names]
@@ -210,7 +214,9 @@ class Dataset:
     def first_rows(self, names: list[str]) -> pa.Table:
         """The first rows of some columns of the first file; of more files, if a column of lists has none."""
         rows = self._first_rows_of(self.first, names)
-        for path in islice(self.listing.files, _FILES_OF_LISTS):
+        types = [self.stored.field(one.name) if one.type == pa.null() else one for one in rows.schema]
+        rows = rows.cast(pa.schema(types))
+        for path in islice(self.listing.files, _FIRST_FILES):
             if path != self.first.path and any(map(has_no_list, rows.columns)):
                 with suppress(ValueError, KeyError, pa.ArrowException):  # it is named where it is read
                     more = self._first_rows_of(self.read_head(self.listing.storage, self.format, path), names)
@@ -432,6 +438,21 @@ def _first_readable(
     if readable is None:
         raise fault or ValueError("the dataset has no files")
     return readable
+
+
+def _typed_columns(first: Footer, paths: Iterable[str], read_head: Callable[[str], Footer]) -> pa.Schema:
+    """The columns of the first file. One of nulls alone has the type that a next file tells."""
+    columns = first.schema
+    for path in islice(paths, _FIRST_FILES):
+        unknown = [i for i, kind in enumerate(columns.types) if pa.types.is_null(kind)]
+        if not unknown:
+            break
+        with suppress(ValueError):  # it is named where it is read
+            there = read_head(path).schema
+            for i in unknown:
+                if (place := there.get_field_index(columns.names[i])) >= 0:
+                    columns = columns.set(i, there.field(place))
+    return columns
 
 
 def _passes(check: Check | None, head: Footer) -> bool:
