@@ -395,7 +395,7 @@ def a_pass(n: int, n_features: int, products: Any) -> Callable[[], Any]:
     """A pass over the rows in one thread."""
     rows, labels = _rows(n), np.arange(n) % 10
     rule = MappedRows(RandomFeatures(n_features).fit(rows[:2_000]), products=products)
-    return lambda: empty_statistics(Required.of("tied"), rule=rule).update(rows, labels)
+    return lambda: empty_statistics(Required("tied"), rule=rule).update(rows, labels)
 
 
 def of_pass(n: int, n_features: int, repeats: int) -> tuple[str, report.Goals]:

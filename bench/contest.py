@@ -111,19 +111,23 @@ def contest(contenders: Sequence[Contender], repeats: int) -> dict[str, Result]:
     """Run every contender once to warm up, then all of them in turn, `repeats` times."""
     context = multiprocessing.get_context("spawn")
     racers: list[tuple[Contender, Connection, Any]] = []
-    for contender in tqdm(contenders, desc="setting up", leave=False):
-        here, there = context.Pipe()
-        process = context.Process(target=_serve, args=(contender, there))
-        process.start()
-        there.close()  # so that a contender that fails ends the contest
-        here.recv()
-        racers.append((contender, here, process))
     times: dict[str, list[tuple[float, float]]] = {contender.name: [] for contender in contenders}
-    for _ in tqdm(range(repeats), desc="repeats", leave=False):
-        for contender, connection, _ in racers:
-            connection.send("run")
-            times[contender.name].append(connection.recv())
-    return {contender.name: _finish(contender, *rest, times[contender.name]) for contender, *rest in racers}
+    try:
+        for contender in tqdm(contenders, desc="setting up", leave=False):
+            here, there = context.Pipe()
+            process = context.Process(target=_serve, args=(contender, there))
+            process.start()
+            racers.append((contender, here, process))
+            there.close()  # so that a contender that fails ends the contest
+            here.recv()
+        for _ in tqdm(range(repeats), desc="repeats", leave=False):
+            for contender, connection, _ in racers:
+                connection.send("run")
+                times[contender.name].append(connection.recv())
+        return {one.name: _finish(one, *rest, times[one.name]) for one, *rest in racers}
+    finally:
+        for _, _, process in racers:  # those that wait for their turn, where another has failed
+            process.terminate()
 
 
 def _finish(
