@@ -59,7 +59,7 @@ from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.required import Required
 
 CHOSEN_ON = 4_000  # rows, of peers
-DRAWS, FEW, SOME = 3, 1_000, 20_000
+FEW, SOME = 1_000, 20_000
 TREES = ("Leaf", "RandomFeature", "HistGradient", "LightGBM", "XGBoost", "RandomForest", "ExtraTrees")
 WIDE = 7_000  # random features with metric="full"
 BLOCK = 4_096
@@ -276,10 +276,10 @@ def _score(make: Callable[[], Any], split: Split) -> Score | None:
     )
 
 
-def _datasets(most: int, tested: int) -> dict[str, list[Split]]:
+def _datasets(most: int, tested: int, draws: int) -> dict[str, list[Split]]:
     """The splits of all datasets, by name; the largest one with few rows to learn from, too."""
     random, made = np.random.default_rng(0), {}
-    for name, drawn in [*splits(DRAWS, most), *splits(DRAWS, min(most, SOME))]:
+    for name, drawn in [*splits(draws, most), *splits(draws, min(most, SOME))]:
         different = drawn[:1] if drawn[0] is drawn[-1] else drawn
         learn = random.permutation(len(drawn[0].y))[:most]
         test = random.permutation(len(drawn[0].y_test))[:tested]
@@ -422,7 +422,7 @@ def of_pass(n: int, n_features: int, repeats: int) -> tuple[str, report.Goals]:
 
 def main() -> None:
     """Measure and keep the tables."""
-    parser = parser_of(__doc__, most=400_000, tested=20_000, rows=12_000, repeats=3)
+    parser = parser_of(__doc__, most=400_000, tested=20_000, rows=12_000, repeats=3, draws=3)
     parser.add_argument("--features", type=int, nargs="*", default=[1_000, 2_000, 4_000])
     options = parser.parse_args()
     for n in options.features:
@@ -431,7 +431,7 @@ def main() -> None:
         CLASSIFIERS[_ours(n)] = Peer(make, "1, merges", np.inf, least)
     wide = RandomFeatures(WIDE, metric="full")
     CLASSIFIERS[_ours(WIDE)] = Peer(partial(RandomFeatureClassifier, features=wide), "1, merges", np.inf, FEW)
-    _DATASETS.update(_datasets(options.most, options.tested))
+    _DATASETS.update(_datasets(options.most, options.tested, options.draws))
     passes = of_pass(options.rows, options.features[len(options.features) // 2], options.repeats)
     main_table, *details = tables()
     title = f"at most {options.most:,} rows to learn from"

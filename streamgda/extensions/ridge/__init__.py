@@ -2,7 +2,8 @@
 
 - `random`: `RandomFeatureClassifier`, a ridge regression on random features.
 - `classifier`: `RidgeClassifier`.
-- `rule`: states whose rows go through a map. `sampled`: a sample of the rows beside a state.
+- `maps`: the rule by which rows go through a map. `rule`: that of random features. `sampled`: a sample of the
+  rows beside a state.
 - `scores`: scores that are linear in the features.
 - `calibration`: probabilities from the scores of rows that a model has not learnt.
 - `path`: the regressions of all penalties. `banded`: the matrix by which they are compared at little cost.

@@ -7,27 +7,24 @@ Rows are centred about one mean c for all classes of a block: Σ w (x − c)(x �
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from threading import Lock
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
-from sklearn.utils.validation import check_is_fitted
 
-from streamgda.data.blocks.block import Block, rows_of
+from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import positions_by_code
-from streamgda.data.blocks.schema import Columns, MadeColumns, Schema, schema_in
-from streamgda.data.blocks.wording import listed
+from streamgda.data.blocks.schema import Columns, Schema
 from streamgda.extensions.devices.rows import DeviceRows
 from streamgda.extensions.ridge.array_api import mapped
 from streamgda.extensions.ridge.features import FILL_IN, RandomFeatures
+from streamgda.extensions.ridge.maps import MapColumns, MapRule
 from streamgda.extensions.ridge.pytorch import check_device, on_device
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.moments import Moments, two_sum
@@ -47,7 +44,44 @@ _ON_DEVICE = Lock()  # whose memory holds the matrices of one block at a time
 _ROUNDING = 8 * float(np.finfo(np.float32).eps)  # of a sum of squares, relative to it
 
 
-class MappedRows:
+class MappedColumns(MapColumns):
+    """The random features of rows, of which only the rows are in memory."""
+
+    @property
+    def of_one_thread(self) -> bool:  # type: ignore[override]
+        """Whether the thread that gave the rows must read them."""
+        return self.rule.device is not None or super().of_one_thread
+
+    def _made_of(self, rows: Block) -> Singles:
+        return _mapped(rows, self.rule)
+
+    def reduced(self, block: Any, kind: Any, workspace: Any) -> Any:
+        """The moments of the classes, with few mapped rows in memory.
+
+        Raises
+        ------
+        ValueError
+            If a value is NaN or infinite, or squares alone are kept.
+        """
+        if not kind.has_products:
+            raise ValueError("rows are mapped for a covariance type with products, 'tied' or 'full'")
+        rows, on_a_device = self.before(block), self.given if hasattr(self.given, "moments") else None
+        if self.rule.device is not None and on_a_device is None:
+            on_a_device = DeviceRows(on_device(rows.matrix(0, self.n_rows), self.rule.device))
+        if on_a_device is not None:
+            with _ON_DEVICE:
+                moments = on_a_device.moments(rows, kind, partial(mapped, self.rule.features), len(self))
+        elif self.rule.products == "float64":
+            return _reduced_in_double(rows, self.rule, kind, workspace)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"), single_blas_thread():
+                moments = _reduced_in_single(rows, self.rule, kind)
+        if not moments.are_finite():
+            rows.raise_for_values(other_remedy=FILL_IN)
+        return moments
+
+
+class MappedRows(MapRule):
     """The rule by which the rows of a state go through a map of random features.
 
     The state holds the moments of the mapped rows, and the map. Of a column with categories, the dummies are
@@ -83,6 +117,8 @@ class MappedRows:
 
     saved_as: ClassVar[str] = "mapped_rows"
     rounding = 2.0**-16  # of features, too: the last digit of a row depends on the processor
+    _map, _columns = RandomFeatures, MappedColumns
+    _options = ("products",)
 
     def __init__(
         self,
@@ -92,173 +128,18 @@ class MappedRows:
         products: Products = "float32",
         device: str | None = None,
     ) -> None:
-        check_is_fitted(features)
+        super().__init__(features, schema)
         if products not in {"float32", "float64"}:
             raise ValueError(f"products must be 'float32' or 'float64'; got {products!r}")
-        names = getattr(features, "feature_names_in_", None)
-        self.features = copy(features)  # which may be fitted again
-        self.schema = schema or Columns(None if names is None else tuple(map(str, names)))
         self.products = products
-        made = features.get_feature_names_out(self.schema.feature_names)
-        self.made = Columns(tuple(map(str, made)))
+        self.made = Columns(tuple(map(str, features.get_feature_names_out(self.schema.feature_names))))
         self.set_device(device)
-
-    def __repr__(self) -> str:
-        return f"MappedRows({self.features!r}, products={self.products!r})"
 
     def set_device(self, device: str | None) -> None:
         """Set where rows are mapped from now on; ImportError or ValueError if it is not there."""
         if device is not None:
             check_device(device)
         self.device = device
-
-    def __eq__(self, other: object) -> bool:
-        """Whether the map is the same, and the precision of products."""
-        if not isinstance(other, MappedRows):
-            return NotImplemented
-        return self._identity == other._identity and self.products == other.products
-
-    def assign(self, block: Block) -> Block:
-        """The same rows, with the features that the map makes of them.
-
-        Raises
-        ------
-        ValueError
-            If the rows have other columns than those of the map.
-        """
-        known, given = self.schema, block.schema
-        names = known.names, given.names
-        is_same = None in names or names[0] == names[1]
-        if known.saved_as != given.saved_as or not is_same:
-            raise ValueError(
-                f"{block.row_name(0)}: rows with the columns {listed(given.names or [])} do not go through a "
-                f"map of rows with the columns {listed(known.names or [])}"
-            )
-        rows = block.in_schema(known)
-        if rows.n_features != self.features.n_features_in_:
-            raise ValueError(
-                f"{block.row_name(0)}: the map is of {self.features.n_features_in_} features; got rows of "
-                f"{rows.n_features}"
-            )
-        made = MappedColumns(self, rows.features)
-        return replace(block, features=made, feature_names=self.made.feature_names, dates=(), lists=())
-
-    def check_same(self, other: Any) -> None:
-        """Raise ValueError unless rows went through the same map."""
-        if not isinstance(other, MappedRows) or self._identity != other._identity:
-            raise ValueError(
-                f"states of rows that went through other maps cannot be merged, {self!r} and {other!r}; fit "
-                "one map and hand it to both"
-            )
-
-    @cached_property
-    def _identity(self) -> dict[str, Any]:
-        return {**self.to_document(), "products": None}
-
-    def to_document(self) -> dict[str, Any]:
-        """Plain values that JSON holds, and `from_document` reads."""
-        return {
-            "features": self.features.to_document(),
-            "schema": json.loads(json.dumps(self.schema.to_metadata())),  # tuples as lists
-            "products": self.products,
-        }
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The rule that `to_document` made plain values of; ValueError if they are not such."""
-        try:
-            features, schema = RandomFeatures.from_document(document["features"]), document["schema"]
-            names = schema["feature_names"]
-            schema = schema_in(schema, None if names is None else tuple(names))
-            return cls(features, schema, products=document["products"])
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"these are no mapped rows: {error!r}") from error
-
-
-@dataclass(frozen=True)
-class MappedColumns(MadeColumns):
-    """The features that a map makes of rows, of which only the rows are in memory.
-
-    Attributes
-    ----------
-    rule : MappedRows
-        The map.
-    given : ndarray, sequence of ndarray or MadeColumns
-        The features of the rows, in the schema of the rule.
-    """
-
-    rule: MappedRows
-    given: Any
-
-    @property
-    def schema(self) -> Columns:  # type: ignore[override]
-        """The features that the map makes."""
-        return self.rule.made
-
-    @property
-    def numbers(self) -> Any:  # type: ignore[override]
-        """The columns of numbers that go into the map: only there can a value be missing."""
-        if isinstance(self.given, np.ndarray):
-            return self.given.T
-        return self.given.numbers if isinstance(self.given, MadeColumns) else self.given
-
-    @property
-    def of_one_thread(self) -> bool:  # type: ignore[override]
-        """Whether the thread that gave the rows must read them."""
-        return self.rule.device is not None or getattr(self.given, "of_one_thread", False)
-
-    def __len__(self) -> int:
-        return self.rule.features.n_outputs
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._all.T[index]
-
-    @cached_property
-    def _all(self) -> Singles:
-        """What the map makes of all rows."""
-        codes = np.zeros(self.n_rows, np.intp)
-        return _mapped(Block(self.given, np.array([0]), codes), self.rule)
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        given = self.given
-        return len(given) if isinstance(given, np.ndarray) else len(given[0])
-
-    @property
-    def n_columns(self) -> int:
-        """How many columns are in memory."""
-        return self.given.n_columns if isinstance(self.given, MadeColumns) else len(self.numbers)
-
-    def rows(self, rows: slice | NDArray[np.intp]) -> MappedColumns:
-        """Some of the rows."""
-        return MappedColumns(self.rule, rows_of(self.given, rows))
-
-    def reduced(self, block: Any, kind: Any, workspace: Any) -> Any:
-        """The moments of the classes, with few mapped rows in memory.
-
-        Raises
-        ------
-        ValueError
-            If a value is NaN or infinite, or squares alone are kept.
-        """
-        if not kind.has_products:
-            raise ValueError("rows are mapped for a covariance type with products, 'tied' or 'full'")
-        rows = replace(block, features=self.given, feature_names=self.rule.schema.feature_names)
-        on_a_device = self.given if hasattr(self.given, "moments") else None
-        if self.rule.device is not None and on_a_device is None:
-            on_a_device = DeviceRows(on_device(rows.matrix(0, self.n_rows), self.rule.device))
-        if on_a_device is not None:
-            with _ON_DEVICE:
-                moments = on_a_device.moments(rows, kind, partial(mapped, self.rule.features), len(self))
-        elif self.rule.products == "float64":
-            return _reduced_in_double(rows, self.rule, kind, workspace)
-        else:
-            with np.errstate(over="ignore", invalid="ignore"), single_blas_thread():
-                moments = _reduced_in_single(rows, self.rule, kind)
-        if not moments.are_finite():
-            rows.raise_for_values(other_remedy=FILL_IN)
-        return moments
 
 
 def spread_by_weight(blocks: Sequence[Block], most: int) -> list[NDArray[np.intp]]:

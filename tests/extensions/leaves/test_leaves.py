@@ -122,7 +122,7 @@ def test_every_way_to_the_state_is_one(tmp_path):
     assert streamgda.load(tmp_path / "state") == state
     with pytest.raises(ValueError, match="'tied' alone, and full covariance"):
         accumulate(source, "full", rule=rule)
-    with pytest.raises(ValueError, match="other forests"):
+    with pytest.raises(ValueError, match="other maps .* one LeafFeatures"):
         _ = whole + LeafRows(LeafFeatures(4, 20, random_state=1).fit(X, y)).empty().update(X, y)
     with pytest.raises(ValueError, match="no scatter"):
         _ = whole.scatter

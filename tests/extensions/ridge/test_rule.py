@@ -133,7 +133,7 @@ def test_states_of_other_maps_do_not_merge():
     plain = accumulate(scan_arrow(TABLE, "species"), covariance_type="tied")
     for other in (state_of(FRAME, map_of(random_state=1)), plain):
         for first, second in ((ours, other), (other, ours)):
-            with pytest.raises(ValueError, match="fit one map and hand it to both|features"):
+            with pytest.raises(ValueError, match="fit one RandomFeatures and hand it to both|features"):
                 _ = first + second
     assert (ours + state_of(FRAME, map_of())).n_rows == 300
 
