@@ -40,7 +40,7 @@ Out: TypeAlias = str | None
 _TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
 
 
-def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
+def fit(data: Paths, *, out: str, statistics: bool = False, sql: str | None = None) -> None:
     """Learn a model from labelled data.
 
     Data of any size is read once, in bounded memory; with --missing marginal, up to ten times (or max_reads),
@@ -56,12 +56,17 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
     With --test 0.2 or --by, it learns from one part of the data alone. With the same options, evaluate
     judges by the other part.
 
+    With --sql, DATA is the name of a table or a SELECT. The database sums up the rows, and none leaves it.
+
     Parameters
     ----------
     out
         Where to save: a file or a URL.
     statistics
         Save the statistics that a model is made of, and no model; merge makes models of them.
+    sql
+        The database in which DATA lies: postgresql://user@host/database, or sqlite:// or duckdb:// with the
+        path of a file.
 
     Other Parameters
     ----------------
@@ -77,21 +82,25 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
     streamgda fit monday.parquet --target kind --features length,width --out model.parquet
     streamgda fit days --target kind --filter 'day>=3' --model lda --out model.parquet
     streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
+    streamgda fit flowers --sql duckdb://garden.duckdb --target kind --out model.parquet
     """
     estimator, build, missing = _model_of()
-    source = _part_of(data, is_test=False)
+    source = None if sql else _part_of(data, is_test=False)
     _check_replaceable(out, source)
     run, kept = running(), estimator.required_statistics().keywords()
-    if estimator.maps_rows and not statistics:  # it is calibrated by a sample of the rows that it reads
+    if source is None:
+        learnt = _of_database(sql, data, estimator, kept)
+    elif estimator.maps_rows and not statistics:  # it is calibrated by a sample of the rows that it reads
         if how := given("accumulate"):
             raise click.UsageError(
                 f"{' '.join(map(flag, how))} of --model {given('model')['model']} takes --statistics too."
             )
         _save(estimator.fit(source, **run), out)
         return
-    kept["missing"] = None if statistics and isinstance(missing, str) else missing  # None: read once
-    kept["rule"] = _rule_of(estimator, source, **run)
-    learnt = sg.accumulate(source, **given("accumulate"), **kept, **run)
+    else:
+        kept["missing"] = None if statistics and isinstance(missing, str) else missing  # None: read once
+        kept["rule"] = _rule_of(estimator, source, **run)
+        learnt = sg.accumulate(source, **given("accumulate"), **kept, **run)
     try:
         saved = learnt if statistics else build(learnt)
     except ValueError as error:
@@ -101,6 +110,25 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
         said = fault or f"The statistics are saved in {beside}; go on by {ways}"
         raise ValueError(f"{describe(error)}. {said}") from error
     _save(saved, out)
+
+
+def _of_database(sql: str | None, data: Paths, estimator: Any, kept: Mapping[str, Any]) -> sg.ClassStatistics:
+    """The statistics of a table or a SELECT. What a database does not do is an error."""
+    options = given("scan_parquet")
+    taken = {
+        name: options.pop(name) for name in ("target", "features", "weight", "missing") if name in options
+    }
+    others = [*options, *(name for place in ("scan", "split", "accumulate", "run") for name in given(place))]
+    if others:
+        raise click.UsageError(
+            f"--sql takes no {', '.join(map(flag, others))}: write a SELECT, if it can say so."
+        )
+    if len(data) > 1 or "target" not in taken:
+        raise click.UsageError("--sql takes one table or SELECT, and --target, the column of labels.")
+    needs = [name for name in ("exact", "fourth_moments") if kept[name]]
+    if needs or estimator.maps_rows or estimator.divides_rows:
+        raise click.UsageError(f"{estimator!r} needs more than the sums of a database: choose another model.")
+    return sg.accumulate_sql(sql, data[0], covariance_type=kept["covariance_type"], **taken)
 
 
 def search(data: Paths, *, tried: Paths, out: Out = None) -> None:

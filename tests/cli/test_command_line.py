@@ -672,6 +672,7 @@ VALUES = {  # by option, where words are not all that it takes; a new option nee
     "n_components": "1", "subclasses": "1", "subclasses__random_state": "1", "categories__alpha": "1",
     "categories__ridge": "0.1", "calibration_rows": "200", "categories__max_categories": "200",
     "subclasses__rows_per_class": "200", "device": "", "html": "page.html", "hive_types": "day=string",
+    "sql": "",
 }  # fmt: skip
 BESIDE = {
     "predict quantile": ["--columns", "label,set"],

@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from decimal import Decimal
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.data.blocks.labels import Labels, as_labels, is_missing, no_labels
 from streamgda.data.blocks.wording import check_known, counted, listed
+from streamgda.extensions.databases.connecting import connected
 from streamgda.models.estimators.dialects import DIALECTS, Dialect, joined, number
 from streamgda.statistics.covariances import CovarianceType, kind_named
 from streamgda.statistics.floating.moments import two_sum
 from streamgda.statistics.floating.state import ClassStatistics
 
 Array = NDArray[np.float64]
+_Terms: TypeAlias = Sequence[tuple[tuple[int, ...], str]]
 
 _ROWS_OF_PIVOT = 1000
 _FAR = 100.0  # the square of as many deviations as a class may be from the pivot
@@ -67,7 +72,9 @@ def accumulate_sql(
     Parameters
     ----------
     connection
-        A connection of DB-API 2.0 or ADBC, or a session with a method ``sql`` (Spark, DataFusion).
+        A connection of DB-API 2.0 or ADBC, or a session with a method ``sql`` (Spark, DataFusion). Or a URL,
+        which ADBC opens to read: ``postgresql://user@host/database``, ``sqlite://`` or ``duckdb://`` with the
+        path of a file.
     query : str
         The name of a table, with points between schemas and tables, or a SELECT.
     target : str
@@ -105,14 +112,19 @@ def accumulate_sql(
         raise ValueError(
             f"missing is 'raise' or 'drop' in a database; got {missing!r}. Take one, {_READ_ROWS}"
         )
-    dialect = _dialect_of(connection) if dialect is None else dialect
-    if dialect not in DIALECTS:
-        raise ValueError(f"dialect must be one of {listed(list(DIALECTS))}; got {dialect!r}")
+    with connected(connection) if isinstance(connection, str) else nullcontext(connection) as opened:
+        dialect = _dialect_of(opened) if dialect is None else dialect
+        if dialect not in DIALECTS:
+            raise ValueError(f"dialect must be one of {listed(list(DIALECTS))}; got {dialect!r}")
+        rows = _rows_of(opened, DIALECTS[dialect], query, target, features, weight)
+        return _state_of(rows, covariance_type, missing)
+
+
+def _state_of(rows: _Rows, covariance_type: CovarianceType, missing: str) -> ClassStatistics:
     kind = kind_named(covariance_type)
-    rows = _rows_of(connection, DIALECTS[dialect], query, target, features, weight)
     i, j = kind.pairs(len(rows.names))
-    pairs = list(zip(i.tolist(), j.tolist(), strict=True))
-    sums = rows.sums(pairs)
+    ask = partial(rows.sums, list(zip(i.tolist(), j.tolist(), strict=True)), pooled=kind.is_pooled)
+    sums = ask()
     if missing == "raise" and sums.n_dropped:
         raise rows.missing_values()
     if not len(sums.classes):
@@ -121,14 +133,16 @@ def accumulate_sql(
             f"({sums.n_dropped} dropped, all others of weight zero)"
         )
     if sums.are_far(i == j, pooled=kind.is_pooled):
-        sums = replace(rows.sums(pairs, about_classes=True), n_dropped=sums.n_dropped)
-    if not np.isfinite(sums.numbers).all():
+        again = ask(about_classes=True)
+        _check_unchanged(sums.of_rows, again.of_rows)
+        sums = replace(again, n_dropped=sums.n_dropped)
+    if not (np.isfinite(sums.firsts).all() and np.isfinite(sums.products).all()):
         raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
     products = sums.products.sum(axis=0, keepdims=True) if kind.is_pooled else sums.products
-    weights = {"weights": sums.weights, "squared_weights": sums.squares} if rows.weight else {}
+    weights = {"weights": sums.totals[:, 1], "squared_weights": sums.totals[:, 2]} if rows.weight else {}
     about = ClassStatistics.from_sums(
         sums.classes,
-        sums.counts,
+        sums.totals[:, 0].astype(np.int64),
         sums.firsts,
         kind.unpacked(products, *sums.firsts.shape),
         covariance_type=covariance_type,
@@ -136,37 +150,42 @@ def accumulate_sql(
         **weights,
     )
     columns, metadata = about.to_columns()
-    origins, tails = two_sum(np.broadcast_to(rows.pivot, sums.offsets.shape), sums.offsets)
-    columns["mean"], columns["mean_tail"] = two_sum(origins, tails + columns["mean"])
+    columns["mean"], columns["mean_tail"] = two_sum(sums.pivots, columns["mean"])
     return ClassStatistics.from_columns(
         columns, {**metadata, "n_dropped": sums.n_dropped, "dates": rows.dates}
     )
 
 
+def _check_unchanged(counts: Array, others: Array) -> None:
+    """ValueError if two statements have not seen the same numbers of rows."""
+    if not np.array_equal(counts, others):
+        raise ValueError(
+            "the table has changed between two statements: their counts differ. Begin a transaction "
+            "that sees no changes of others (REPEATABLE READ), or sum up a copy"
+        )
+
+
 @dataclass(frozen=True)
 class _Sums:
-    """The sums of the classes, about a pivot of each class.
-
-    `numbers` has a row for each class: the count, Σ w, Σ w², Σ w (x − p), Σ w (x − p)(x − p)ᵀ for some pairs.
-    """
+    """Σ w (x − p) and Σ w (x − p)(x − p)ᵀ of the classes, about a pivot p of each class."""
 
     classes: Labels
-    numbers: Array
-    offsets: Array  # of the pivots of the classes from that of all rows
+    totals: Array  # (K, 3): the number of rows, Σ w, Σ w²
+    firsts: Array  # (K, d)
+    products: Array  # (K, pairs); or (1, pairs), of all classes
+    pivots: Array  # (K, d)
     n_dropped: int
 
-    counts = property(lambda self: self.numbers[:, 0].astype(np.int64))
-    weights = property(lambda self: self.numbers[:, 1])
-    squares = property(lambda self: self.numbers[:, 2])
-    firsts = property(lambda self: self.numbers[:, 3 : 3 + self.offsets.shape[1]])
-    products = property(lambda self: self.numbers[:, 3 + self.offsets.shape[1] :])
+    of_rows = property(lambda self: self.totals[:, 0])
 
     def are_far(self, squares: NDArray[np.bool_], *, pooled: bool) -> bool:
         """Whether digits of a scatter are lost in what the mean is from the pivot."""
-        lost = self.firsts**2 / self.weights[:, None]
-        left = self.products[:, squares] - lost
-        lost, left = (lost.sum(0), left.sum(0)) if pooled else (lost[self.counts > 1], left[self.counts > 1])
-        return bool((lost > _FAR * left).any())
+        lost, left = self.firsts**2 / self.totals[:, 1:2], self.products[:, squares]
+        if pooled:
+            lost, left = lost.sum(axis=0), left.sum(axis=0)
+        else:  # a single row has no scatter
+            lost, left = lost[self.of_rows > 1], left[self.of_rows > 1]
+        return bool((lost > _FAR * (left - lost)).any())
 
 
 @dataclass(frozen=True)
@@ -178,63 +197,83 @@ class _Rows:
     source: str
     target: str
     label: str
+    is_numeric: bool  # whether labels are numbers
     names: list[str]
     values: list[str]  # the features, and the weight, as numbers
     weight: str | None
     dates: tuple[str, ...]
     pivot: Array
 
-    def sums(self, pairs: Sequence[tuple[int, int]], *, about_classes: bool = False) -> _Sums:
-        """The sums about the pivot, or about the mean of each class: as many statements as they need."""
+    def sums(self, pairs: Sequence[tuple[int, int]], *, pooled: bool, about_classes: bool = False) -> _Sums:
+        """The sums about the pivot, or about the mean of each class."""
         d, value = len(self.names), "gda_z" if about_classes else "gda_d"
         weigh = (lambda text: f"gda_w * {text}") if self.weight else str
-        terms: list[tuple[tuple[int, ...], str]] = [((k,), f"SUM({weigh(f'{value}{k}')})") for k in range(d)]
-        terms += [((i, j), f"SUM({weigh(f'{value}{i}')} * {value}{j})") for i, j in pairs]
-        terms += [((k,), f"MIN(gda_m{k})") for k in range(d) if about_classes]
-        size, parts = self.sql.most_columns - 5, []
-        for start in range(0, len(terms), size):
-            used = sorted({k for ks, _ in terms[start : start + size] for k in ks})
+        own = [((k,), f"SUM({weigh(f'{value}{k}')})") for k in range(d)]
+        own += [((k,), f"MIN(gda_m{k})") for k in range(d) if about_classes]
+        products = [((i, j), f"SUM({weigh(f'{value}{i}')} * {value}{j})") for i, j in pairs]
+        # Apart, since answers by class would be as large as the rows.
+        apart = pooled and len(own) + len(products) > self._most_terms
+        classes, numbers, n_dropped = self._summed([*own, *([] if apart else products)], about_classes)
+        totals, numbers = numbers[:, :3], numbers[:, 4:]
+        firsts, pivots, scatter = np.split(numbers, [d, len(own)], axis=1)
+        pivots = pivots if about_classes else np.broadcast_to(self.pivot, firsts.shape)
+        if apart and len(classes):
+            _, of_all, _ = self._summed(products, about_classes, by_class=False)
+            _check_unchanged(totals[:, 0].sum(), of_all[0, 0])
+            scatter = of_all[:, 4:]
+        return _Sums(classes, totals, firsts, scatter, pivots, n_dropped)
+
+    @property
+    def _most_terms(self) -> int:
+        return self.sql.most_columns - 5
+
+    def _summed(
+        self, terms: _Terms, about_classes: bool, *, by_class: bool = True
+    ) -> tuple[Labels, Array, int]:
+        """The classes, four totals and the terms of each, and the rows without a label.
+
+        It takes as many statements as the terms need. `by_class=False` sums up all classes as one.
+        """
+        parts = []
+        for start in range(0, len(terms), self._most_terms):
+            some = terms[start : start + self._most_terms]
+            used = sorted({k for ks, _ in some for k in ks})
             steps = [self._raw(), self._deviations(used), *(self._centred(used) if about_classes else ())]
-            chosen = ", ".join(term for _, term in terms[start : start + size])
             totals = [f"{total} AS gda_t{k}" for k, total in enumerate(self._totals())]
+            label = "gda_y" if by_class else "1"
+            rest = "GROUP BY gda_y" if by_class else "WHERE gda_y IS NOT NULL"
             parts.append(
-                self._answer(
-                    f"WITH {', '.join(steps)} SELECT gda_y, {', '.join(totals)}, {chosen} "
-                    f"FROM gda_{len(steps) - 1} GROUP BY gda_y"
+                self._by_class(
+                    self._answer(
+                        f"WITH {', '.join(steps)} SELECT {label}, {', '.join(totals)}, "
+                        f"{', '.join(term for _, term in some)} FROM gda_{len(steps) - 1} {rest}"
+                    )
                 )
             )
-        return self._joined([self._by_class(rows) for rows in parts], d if about_classes else 0)
-
-    def _joined(self, parts: Sequence[tuple[Labels, Array, int]], n_means: int) -> _Sums:
         classes, first, n_dropped = parts[0]
         for others, more, dropped in parts[1:]:
-            if not (
-                np.array_equal(classes, others) and n_dropped == dropped and (first[:, 0] == more[:, 0]).all()
-            ):
-                raise ValueError(
-                    "the table has changed between two statements: their counts differ. Begin a transaction "
-                    "that sees no changes of others (REPEATABLE READ), or sum up a copy"
-                )
+            _check_unchanged(classes, others)
+            _check_unchanged(np.append(first[:, 0], n_dropped), np.append(more[:, 0], dropped))
         if self.weight and first[:, 3].any():
             k = int(first[:, 3].argmax())
             raise ValueError(
                 f"column {self.weight!r} is negative or infinite in {counted(int(first[k, 3]), 'row')} of "
                 f"class {classes[k]}; weights are finite and not negative"
             )
-        numbers = np.concatenate([first[:, :3], *(part[1][:, 4:] for part in parts)], axis=1)
         if not self.weight:
-            numbers[:, 1:3] = numbers[:, :1]
-        end = numbers.shape[1] - n_means
-        offsets = numbers[:, end:] if n_means else np.zeros((len(classes), len(self.names)))
-        return _Sums(classes, numbers[:, :end], offsets, n_dropped)
+            first[:, 1:3] = first[:, :1]
+        return classes, np.concatenate([first, *(part[1][:, 4:] for part in parts[1:])], axis=1), n_dropped
 
     def _by_class(self, rows: Sequence[Sequence[Any]]) -> tuple[Labels, Array, int]:
         """The sorted labels, the numbers of each, and how many rows have no label."""
         n_dropped = sum(int(row[1]) for row in rows if is_missing(row[0]))
         known = [row for row in rows if not is_missing(row[0])]
         if not known:
-            return no_labels(), np.zeros((0, 5)), n_dropped
-        labels = as_labels([row[0] for row in known])
+            return no_labels(), np.zeros((0, len(rows[0]) - 1 if rows else 4)), n_dropped
+        values = [row[0] for row in known]
+        if self.is_numeric:  # ADBC hands over a decimal as text
+            values = [Decimal(value) if isinstance(value, str) else value for value in values]
+        labels = as_labels(values)
         order = np.argsort(labels, kind="stable")
         numbers = np.array([row[1:] for row in known], dtype=object).astype(np.float64)
         return labels[order], numbers[order], n_dropped
@@ -297,21 +336,25 @@ class _Rows:
             *(["gda_w"] if self.weight else []),
         ]
         for k in used:
-            deviation = f"gda_x{k} - ({number(self.pivot[k])})"
-            if self.sql.least:
-                deviation = (
-                    f"CASE WHEN ABS({deviation}) < {number(self.sql.least)} THEN 0e0 ELSE {deviation} END"
-                )
-            columns.append(f"{deviation} AS gda_d{k}")
+            columns += [f"gda_x{k}", f"{self._deviation(k, f'({number(self.pivot[k])})')} AS gda_d{k}"]
         return self.sql.step("gda_1", f"SELECT {', '.join(columns)} FROM gda_0{self._of_weight()}")
 
+    def _deviation(self, k: int, pivot: str) -> str:
+        deviation = f"gda_x{k} - {pivot}"
+        if not self.sql.least:
+            return deviation
+        return f"CASE WHEN ABS({deviation}) < {number(self.sql.least)} THEN 0e0 ELSE {deviation} END"
+
     def _centred(self, used: Iterable[int]) -> Iterator[str]:
+        """Deviations from the means of the classes, which are numbers as any: no digit of a row is lost."""
         total, weigh = ("SUM(gda_w)", "gda_w * ") if self.weight else ("COUNT(*)", "")
-        means = ", ".join(f"SUM({weigh}gda_d{k}) / {total} AS gda_m{k}" for k in used)
+        means = ", ".join(
+            f"({number(self.pivot[k])}) + SUM({weigh}gda_d{k}) / {total} AS gda_m{k}" for k in used
+        )
         select = f"SELECT gda_y AS gda_c, {means} FROM gda_1 WHERE gda_y IS NOT NULL GROUP BY gda_y"
         yield self.sql.step("gda_2", select)
         weight = "gda_w, " if self.weight else ""
-        columns = ", ".join(f"gda_d{k} - gda_m{k} AS gda_z{k}, gda_m{k}" for k in used)
+        columns = ", ".join(f"{self._deviation(k, f'gda_m{k}')} AS gda_z{k}, gda_m{k}" for k in used)
         yield self.sql.step(
             "gda_3", f"SELECT gda_y, {weight}{columns} FROM gda_1 JOIN gda_2 ON gda_y = gda_c"
         )
@@ -336,10 +379,12 @@ def _rows_of(
     types = _types_of(connection, sql, source, described, [target, *numbers])
     values = [_value(sql, name, types[name]) for name in numbers]
     label = sql.name(target)
-    label = sql.exact_text.format(label) if _kind(types[target]) is None else label
+    kind = _kind(types[target])
+    label = sql.exact_text.format(label) if kind is None else label
     dates = tuple(name for name in names if _kind(types[name]) == "date")
-    first = np.zeros(len(names))
-    return _Rows(connection, sql, source, target, label, names, values, weight, dates, first)
+    zero = np.zeros(len(names))
+    rows = _Rows(connection, sql, source, target, label, kind == "number", names, values, weight, dates, zero)
+    return replace(rows, pivot=rows.first_means())
 
 
 def _value(sql: Dialect, name: str, of_type: str) -> str:

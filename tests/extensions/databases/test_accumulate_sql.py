@@ -1,16 +1,23 @@
 """`accumulate_sql` returns the state that reading the rows gives, on each engine that is here."""
 
+import sqlite3
+import sys
+from contextlib import closing
 from decimal import Decimal
 from functools import partial
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
-from streamgda import ClassStatistics, accumulate, accumulate_sql, scan_arrow
+from streamgda import ClassStatistics, accumulate, accumulate_sql, load, scan_arrow
+from streamgda.cli.main import main
+from streamgda.extensions.databases.connecting import connected
 from streamgda.models.estimators.dialects import DIALECTS
-from tests.models.estimators.engines import ALL, OPENED
+from tests.models.estimators.engines import ALL, OPENED, postgres
 
 NAMES = ["a", 'a "quoted" name', "select", "back\\slash", "50%", "it's", "a`b", "é"]
 WITHOUT_BOOLS = {"sqlite", "mysql"}
@@ -114,12 +121,112 @@ def test_errors_name_columns(dialect):
             learn(dialect="oracle")
 
 
-def test_adbc_tells_the_dialect_and_a_connection_that_does_not_is_an_error(tmp_path):
-    adbc = pytest.importorskip("adbc_driver_sqlite.dbapi")
-    table = pa.table({"a": [1.0, 3.0, 8.0], "y": ["k", "k", "l"]})
-    with adbc.connect(str(tmp_path / "rows.db")) as connection:
-        with connection.cursor() as cursor:
-            cursor.adbc_ingest("rows", table)
-        assert accumulate_sql(connection, "rows", "y").means.ravel().tolist() == [2, 8]
+def filled(scheme, folder, table):
+    """The URL of a database with these rows in a table `rows`, written by another driver."""
+    path = folder / "a b#é.db"
+    if scheme == "duckdb":
+        with duckdb.connect(path) as connection:
+            connection.register("given", table)
+            connection.execute("CREATE TABLE rows AS FROM given")
+    elif scheme == "sqlite":
+        with closing(sqlite3.connect(path)) as connection:
+            table.to_pandas().to_sql("rows", connection, index=False)
+    else:
+        with OPENED["postgres"](table, "Asia/Tokyo") as connection:
+            connection.execute("ALTER TABLE rows ALTER kind TYPE NUMERIC(9, 2)")
+            return f"postgresql:///postgres?user=test&host={connection.info.host}"
+    return f"{scheme}://{path}"
+
+
+@pytest.mark.parametrize("scheme", ["duckdb", "sqlite", "postgresql"])
+def test_a_url_is_opened_to_read_and_commands_take_it(scheme, tmp_path, monkeypatch):
+    adbc = pytest.importorskip(f"adbc_driver_{scheme}.dbapi")
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 2)) + 1e6, np.arange(200) % 3
+    X[3, 0] = np.nan
+    columns = {"a": X[:, 0], "it's": X[:, 1], "w": 0.5 + y, "extra": [*"ab"] * 100, "kind": y}
+    table = pa.table(columns)
+    url = filled(scheme, tmp_path, table)
+    how = {"features": ["a", "it's"], "weight": "w", "missing": "drop"}
+    expected = accumulate(scan_arrow(table, "kind", **how), scheduler="synchronous")
+    words = ["--sql", url, "--target", "kind", "--out", "model.parquet", "--features", "a,it's", "--quiet"]
+    words += ["--weight", "w"]
+    for data in ("rows", "SELECT * FROM rows"):
+        assert CliRunner().invoke(main, ["fit", data, *words]).stderr.startswith("Error: values are missing")
+        said = CliRunner().invoke(main, ["fit", data, *words, "--missing", "drop"])
+        assert (said.exit_code, said.stderr) == (0, "")
+        assert load("model.parquet").statistics_.allclose(expected, rtol=1e-12)
+    with connected(url) as connection, pytest.raises(adbc.Error), closing(connection.cursor()) as cursor:
+        cursor.execute("DELETE FROM rows")
+    for data, more, code, message in (
+        ("none", [], 1, "none"),
+        ("rows", ["--filter", "a>1", "--test", "0.2"], 2, "--sql takes no --filter, --test"),
+        ("rows", ["--model", "mda"], 2, "needs more than the sums of a database"),
+        ("rows", ["--missing", "marginal"], 1, "missing is 'raise' or 'drop' in a database"),
+    ):
+        said = CliRunner().invoke(main, ["fit", data, *words, *more])
+        assert (said.exit_code, message in said.stderr, said.stderr.count("\n")) == (code, True, 1), (
+            said.stderr
+        )
+
+
+def test_a_url_sees_one_moment(tmp_path):
+    pytest.importorskip("adbc_driver_postgresql")
+    url = filled("postgresql", tmp_path, pa.table({"a": [1.0, 2.0], "kind": [0, 0]}))
+    with connected(url) as connection, closing(connection.cursor()) as cursor:
+        for _ in range(2):
+            cursor.execute("SELECT COUNT(*) FROM rows")
+            assert cursor.fetchall() == [(2,)]
+            postgres().execute("INSERT INTO rows VALUES (3.0, 1)")
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("oracle://me:secret@host/x", "oracle://host/x is no URL .* accumulate_sql takes a connection"),
+        ("rows.duckdb", "no URL of a database"),
+        ("sqlite://none.db", "none.db"),
+    ],
+)
+def test_what_is_no_database_is_one_error(url, message):
+    pytest.importorskip("adbc_driver_sqlite")
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        accumulate_sql(url, "rows", "y")
+
+
+def test_a_driver_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "adbc_driver_manager.dbapi", None)
+    with pytest.raises(ImportError, match="pip install adbc-driver-postgresql"):
+        accumulate_sql("postgres://host/database", "rows", "y")
+
+
+def test_a_connection_that_does_not_tell_its_dialect_is_an_error():
     with pytest.raises(ValueError, match="name it by dialect="):
         accumulate_sql(object(), "rows", "y")
+
+
+MANY = """
+    WITH RECURSIVE n(i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n WHERE i < 1999)
+    SELECT {columns}, i % 8 AS y FROM n WHERE {where}
+"""
+
+
+@pytest.mark.parametrize("n_features", [2, 45])
+def test_statements(n_features):
+    """Rows far from zero are read once; of a tied scatter comes one for all classes; changes are noticed."""
+    columns = ", ".join(f"1e6 + i * {k + 2} % 31 AS x{k}" for k in range(n_features))
+    fetched, asked = [], []
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.row_factory = lambda cursor, row: fetched.append(len(row)) or row
+        connection.set_trace_callback(asked.append)
+        learn = partial(accumulate_sql, connection, target="y", covariance_type="tied")
+        learn(MANY.format(columns=columns, where=1))
+        assert sum("GROUP BY" in statement for statement in asked) == 1
+        assert sum(fetched) < 8 * 60 + 2 * n_features**2
+        far = columns.replace("1e6", "1e6 * (i % 8)")
+        for changes in ("RANDOM() % 2 = 0",) if n_features > 43 else ():
+            with pytest.raises(ValueError, match="changed between two statements"):
+                learn(MANY.format(columns=columns, where=changes))
+        with pytest.raises(ValueError, match="changed between two statements"):
+            learn(MANY.format(columns=far, where="RANDOM() % 2 = 0"))
