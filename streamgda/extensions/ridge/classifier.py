@@ -133,7 +133,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
     to_sql = cast("Any", GenerativeClassifier.to_sql)
     as_pipeline = cast("Any", GenerativeClassifier.as_pipeline)
     contributions = cast("Any", GenerativeClassifier.contributions)
-    _contributions = cast("Any", GenerativeClassifier._contributions)
+    set_output = cast("Any", GenerativeClassifier.set_output)
 
     @property
     def _ways_to_encode(self) -> tuple[str, ...]:

@@ -15,132 +15,197 @@ interventional values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils._set_output import ADAPTERS_MANAGER, _get_output_config
 
 from streamgda.data.blocks.labels import position_of
 from streamgda.data.blocks.schema import Schema
 from streamgda.data.blocks.wording import RowError
 from streamgda.models.estimators.classifier import finalised
 from streamgda.models.estimators.formula import ScoreFormula, check_formula, formula_of
-from streamgda.models.estimators.scores import RowScores
+from streamgda.models.estimators.lazy import rows_anywhere
+from streamgda.models.estimators.moment import at_one_moment
+from streamgda.models.estimators.reading import check_rows
+from streamgda.models.estimators.scores import Finalised, RowScores, score_each, score_finalised
 from streamgda.models.gaussians.components import pooled_covariance, weighted_offsets
+from streamgda.models.gaussians.posteriors import largest
+from streamgda.models.gaussians.products import large_mean_tails
+from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
 Codes = NDArray[np.intp]
 
+_FEW_CLASSES = 32
+_FEWEST_ROWS = 256
+_VALUES_AT_ONCE = 1 << 14  # 128 kB stay in the cache, and malloc does not give them back
+_VALUES_OF_PRODUCTS = 1 << 16  # more, since each block costs a product for each class
+
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """The scores of K classes as functions of u = x − m, the deviations from the mean m of all rows learnt.
+    """The scores of K classes as functions of u = (x − m, 1), where m is the mean of all rows learnt.
 
-    With the precision P of a class, of zeros if scores are linear, and the covariance S of all rows, a score
-    is mean + Σ_j (slope_j u_j − ½ u_j (P u)_j + spread_j), and the terms of the sum are the contributions.
+    A score is Σ_j (slope_j u_j − u_j (H u)_j + spread_j), over the temperature. The terms of the sum are the
+    contributions, and the last one is the mean of the score over all rows. H is half the precision of the
+    class, and with the covariance S of all rows the spreads are the diagonal of H S.
 
     Attributes
     ----------
-    formula : ScoreFormula
-        The scores.
+    state : Finalised
+        The densities of the model.
     schema : Schema
         What the features are.
-    mean : ndarray of shape (d,)
-        m.
-    means : ndarray of shape (K,)
-        The mean of each score over all rows.
-    slopes, spreads : ndarray of shape (K, d)
-        The spreads are half the diagonal of P S.
-    precisions : ndarray of shape (K, d) or (K, d, d), or None
-        P, or its diagonal; None if it is zero.
+    depends : bool
+        Whether numbers depend on categories.
+    mean, mean_tail : ndarray of shape (d,)
+        m, as the sum of two numbers; the second is None if the first suffices.
+    slopes : ndarray of shape (K, d + 1)
+        The slopes.
+    spreads : ndarray of shape (K, d + 1), or None
+        The spreads; None if they are zero.
+    halves : ndarray of shape (K, d + 1) or (K, d + 1, d + 1), or None
+        H, or its diagonal; None if it is zero.
     """
 
-    formula: ScoreFormula
+    state: Finalised[Any]
     schema: Schema
+    depends: bool
     mean: Array
-    means: Array
+    mean_tail: Array | None
     slopes: Array
-    spreads: Array
-    precisions: Array | None
+    spreads: Array | None = None
+    halves: Array | None = None
 
     @classmethod
     def of(cls, model: Any) -> Self:
-        """Those of a fitted model.
+        """Those of a fitted model, which it keeps until it learns.
 
         Raises
         ------
         ValueError
-            If its log-odds are not quadratic in the features.
+            If its log-odds are not quadratic in the features, or if fewer than two classes have a density.
         """
-        state, statistics = finalised(model), model.statistics_
         if model.maps_rows:
             raise ValueError(
                 f"{type(model).__name__} has contributions of mapped features alone; RidgeClassifier and "
                 "LinearDiscriminantAnalysis have those of features"
             )
         check_formula(model, "the sum of contributions")
+        state = finalised(model)
+        own: Self = state.once("contributions", lambda: cls._of_classes(state.seen, model.statistics_))
+        return own
+
+    @classmethod
+    def _of_classes(cls, state: Finalised[Any], statistics: Statistics) -> Self:
+        if len(state.classes) - len(state.densities.singular) < 2:
+            raise ValueError("contributions are to the log-odds of two classes, and rows determine fewer")
         formula = formula_of(state)
-        if len(formula.constants) != len(formula.starts) or state.places is not None:
+        if len(formula.constants) != len(formula.starts):
             raise ValueError(
-                "contributions are those of classes that are no mixtures, each with rows; got "
+                "contributions are those of classes that are no mixtures; got "
                 f"{len(formula.starts)} classes of {len(formula.constants)} parts"
             )
         mean = statistics.overall_mean()
+        shares = statistics.weights / statistics.weights.sum()
+        mean_tail = shares @ ((statistics.means - mean) + statistics.mean_tails)
+        gaps = (mean - formula.centres) + mean_tail
+        if formula.mean_tails is not None:
+            gaps -= formula.mean_tails
         slopes = np.zeros((len(formula.constants), len(mean))) if formula.linear is None else formula.linear
-        means, spreads, precisions = formula.constants + slopes @ mean, np.zeros_like(slopes), None
-        gaps = mean - formula.centres - (0.0 if formula.mean_tails is None else formula.mean_tails)
+        means = formula.constants + slopes @ mean
+        spreads = halves = None
         if formula.kind == "linear":
-            return cls(
-                formula,
-                statistics.schema,
-                mean,
-                means + gaps[0] @ formula.matrices,
-                slopes + formula.matrices.T,
-                spreads,
-                precisions,
-            )
-        if formula.kind == "diagonal":
-            precisions = formula.matrices**2
-            spreads = precisions * statistics.total_variance() / 2
-            of_gaps = precisions * gaps
+            means = means + gaps[0] @ formula.matrices
+            slopes = slopes + formula.matrices.T
         else:
-            offsets = weighted_offsets(statistics)
-            covariance = pooled_covariance(statistics) + offsets.T @ offsets
-            precisions = formula.matrices @ np.swapaxes(formula.matrices, 1, 2)
-            spreads = np.einsum("kij,ij->ki", precisions, covariance) / 2
-            of_gaps = np.einsum("kij,kj->ki", precisions, gaps)
-        means = means - (np.vecdot(gaps, of_gaps) / 2 + spreads.sum(axis=1))
-        return cls(formula, statistics.schema, mean, means, slopes - of_gaps, spreads, precisions)
+            halves, of_gaps, spreads = _quadratic_terms(formula, gaps, statistics)
+            means = means - (np.vecdot(gaps, of_gaps) + spreads.sum(axis=1))
+            slopes = slopes - 2 * of_gaps
+        tails = large_mean_tails(mean_tail[None], statistics.total_variance()[None])
+        return cls(
+            state,
+            statistics.schema,
+            formula.kind != "diagonal" and formula.linear is not None,
+            mean,
+            None if tails is None else tails[0],
+            np.column_stack([slopes, means]) / formula.temperature,
+            *(None if terms is None else _padded(terms) / formula.temperature for terms in (spreads, halves)),
+        )
 
-    def of_rows(self, scores: RowScores, first: int | None, second: int | None) -> Array:
-        """The contributions of the features to log-odds, and the mean of these over all rows: (n, p + 1)."""
+    @property
+    def n_values(self) -> int:
+        """How many features have contributions."""
+        return len(self.mean) if self._places is None else len(self._places)
+
+    def write(self, scores: RowScores, pair: tuple[Any, Any], result: Array) -> None:
+        """Write the contributions to log-odds, and last the mean of these over all rows: (n, p + 1).
+
+        Parameters
+        ----------
+        scores : RowScores
+            Rows.
+        pair : tuple
+            The positions of two classes among those that have rows: of all rows, or of each. None stands for
+            the likeliest class, or the likeliest other one.
+        result : ndarray of shape (n, p + 1)
+            Where to write.
+        """
         self._check_known(scores)
-        rows, n_classes = scores.rows - self.mean, len(self.means)
+        first, second = pair
         if first is None or second is None:
-            best = scores.best(2)
-            one = best[:, 0] if first is None else np.full(len(rows), first)
-            other = np.where(best[:, 0] == one, best[:, 1], best[:, 0])
-        else:
-            one, other = np.full(len(rows), first), np.full(len(rows), second)
-        pairs, codes = np.unique(one * n_classes + other, return_inverse=True)
-        ones, others = np.divmod(pairs, n_classes)
-        total = rows * (self.slopes[ones] - self.slopes[others])[codes]
-        if self.precisions is not None:
-            total += (self.spreads[ones] - self.spreads[others])[codes]
-            if self.precisions.ndim == 2:
-                total -= rows * rows * ((self.precisions[ones] - self.precisions[others]) / 2)[codes]
-            else:
-                for k, sign, own in _by_class(one, other):
-                    total[own] -= (sign / 2) * rows[own] * (rows[own] @ self.precisions[k])
-        if self._places is not None:
-            total = np.stack([total[:, place].sum(axis=1) for place in self._places], axis=1)
-        packed = np.empty((len(rows), total.shape[1] + 1))
-        packed[:, :-1], packed[:, -1] = total, (self.means[ones] - self.means[others])[codes]
-        packed /= self.formula.temperature
-        return packed
+            best = largest(self.state.of_seen(scores.posterior_scores), 2)
+            first = best[:, 0] if first is None else first
+            second = np.where(best[:, 0] == first, best[:, 1], best[:, 0])
+        one, other = (np.broadcast_to(codes, len(result)) for codes in (first, second))
+        n_values = _VALUES_OF_PRODUCTS if np.ndim(self.halves) == 3 else _VALUES_AT_ONCE
+        size = max(_FEWEST_ROWS, n_values // self.slopes.shape[1])
+        for start in range(0, len(result), size):
+            some = slice(start, start + size)
+            self._write(scores.rows[some], one[some], other[some], result[some])
+
+    def _write(self, values: Array, one: Codes, other: Codes, result: Array) -> None:
+        """Write the contributions of so few rows that they stay in the cache."""
+        rows = np.empty((len(values), self.slopes.shape[1]))
+        np.subtract(values, self.mean, out=rows[:, :-1])
+        if self.mean_tail is not None:
+            rows[:, :-1] -= self.mean_tail
+        rows[:, -1] = 1.0
+        gaps = _gaps_of(one, other, len(self.slopes))
+        terms = gaps(self.slopes)
+        if self.halves is not None and self.halves.ndim == 2:
+            terms -= gaps(self.halves) * rows
+        elif self.halves is not None:
+            self._subtract_products(terms, rows, one, other)
+        terms *= rows
+        if self.spreads is not None:
+            terms += gaps(self.spreads)
+        if self._places is None:
+            result[:] = terms
+            return
+        for j, place in enumerate(self._places):
+            np.sum(terms[:, place], axis=1, out=result[:, j])
+        result[:, -1] = terms[:, -1]
+
+    def _subtract_products(self, terms: Array, rows: Array, one: Codes, other: Codes) -> None:
+        """Subtract H u of one class, less that of the other, from the terms of each row."""
+        assert self.halves is not None
+        if len(self.slopes) == 2:
+            products = rows @ (self.halves[1] - self.halves[0])
+            products *= (one - other)[:, None]
+            terms -= products
+            return
+        products = np.empty_like(rows)
+        for codes, add in ((one, np.subtract), (other, np.add)):
+            for k in np.flatnonzero(np.bincount(codes)):
+                own = np.flatnonzero(codes == k)
+                products[own] = rows[own] @ self.halves[k]
+            add(terms, products, out=terms)
 
     @cached_property
     def _places(self) -> list[slice] | None:
@@ -154,19 +219,39 @@ class Contributions:
 
     def _check_known(self, scores: RowScores) -> None:
         """Raise ValueError for a row of unknown categories on which numbers depend: scores are then sums."""
-        depends = self.formula.kind != "diagonal" and self.formula.linear is not None
         for name, place in zip(self.schema.encoded, self.schema.sums_to_one, strict=True):
             unknown = ~scores.rows[:, place].any(axis=1)
-            if depends and unknown.any():
+            if self.depends and unknown.any():
                 row = scores._position(int(np.argmax(unknown)))
                 raise RowError(row, f": the category of column {name!r} is unknown, and numbers depend on it")
 
 
-def _by_class(one: Codes, other: Codes) -> Iterator[tuple[int, float, Codes]]:
-    """Yield each class that is one of two, 1 or −1, and the rows of which it is."""
-    for sign, codes in ((1.0, one), (-1.0, other)):
-        for k in np.unique(codes).tolist():
-            yield k, sign, np.flatnonzero(codes == k)
+def _quadratic_terms(
+    formula: ScoreFormula, gaps: Array, statistics: Statistics
+) -> tuple[Array, Array, Array]:
+    """Half the precisions of classes; times gaps from their means; and the diagonals of them times S."""
+    if formula.kind == "diagonal":
+        halves = formula.matrices**2 / 2
+        return halves, halves * gaps, halves * statistics.total_variance()
+    offsets = weighted_offsets(statistics)
+    covariance = pooled_covariance(statistics) + offsets.T @ offsets
+    halves = formula.matrices @ np.swapaxes(formula.matrices, 1, 2) / 2
+    return halves, np.einsum("kij,kj->ki", halves, gaps), np.einsum("kij,ij->ki", halves, covariance)
+
+
+def _padded(terms: Array) -> Array:
+    """The terms of the classes with zeros for the last entry of u."""
+    return np.pad(terms, [(0, 0)] + [(0, 1)] * (terms.ndim - 1))
+
+
+def _gaps_of(one: Codes, other: Codes, n_classes: int) -> Callable[[Array], Array]:
+    """A function of values of the classes: those of one less those of the other, for each row."""
+    codes = one * n_classes + other
+    pairs = np.arange(n_classes**2)
+    if n_classes > _FEW_CLASSES:
+        pairs, codes = np.unique(codes, return_inverse=True)
+    ones, others = np.divmod(pairs, n_classes)
+    return lambda values: np.take(values[ones] - values[others], codes, axis=0)
 
 
 def names_of_rows(model: Any) -> Any:
@@ -174,20 +259,48 @@ def names_of_rows(model: Any) -> Any:
     return getattr(model, "feature_names_in_", range(model.n_features_in_))
 
 
-def positions(model: Any, label: Any, against: Any) -> tuple[int | None, int | None]:
-    """The positions of two labels among the classes; None for one that each row decides.
+@rows_anywhere(columns=lambda model: [*names_of_rows(model), "base"])
+def contributions(model: Any, X: Any, *, label: Any, against: Any) -> Array:
+    """The contributions of features to the log-odds of two classes, and last the base value: (n, p + 1)."""
+    rows = check_rows(model, X)
+    with at_one_moment(model):
+        own = Contributions.of(model)
+        pair = _positions(model, own.state, label, against)
+    result = np.empty((len(rows), own.n_values + 1))
+    blocks = score_finalised(own.state, rows, model.missing)
+    score_each(lambda scores: own.write(scores, pair, result[scores.positions]), blocks, len(rows))
+    return result
+
+
+def in_output_of(model: Any, X: Any, values: Array) -> Any:
+    """Values of features as what `set_output` or scikit-learn's configuration asks for."""
+    kind = _get_output_config("transform", model)["dense"]
+    if kind == "default" or not isinstance(values, np.ndarray):
+        return values
+    names = getattr(model, "feature_names_in_", [f"x{j}" for j in range(values.shape[1])])
+    return ADAPTERS_MANAGER.adapters[kind].create_container(values, X, columns=names)
+
+
+def _positions(model: Any, state: Finalised[Any], label: Any, against: Any) -> tuple[Any, Any]:
+    """The positions of two labels among the classes that have rows; None for one that each row decides.
 
     Raises
     ------
     ValueError
-        If there is no such class, no class beside, or both are the same.
+        If there is no such class, it has no density, or both are the same.
     """
-    classes = model.known_labels
-    if len(classes) < 2:
-        raise ValueError("log-odds are those of two classes, and the model knows one")
     if label is None and against is not None:
         raise ValueError("against= is the class beside label=; give label= too")
-    pair = [None if one is None else position_of(one, classes) for one in (label, against)]
-    if pair[0] is not None and pair[0] == pair[1]:
+    pair: list[int | None] = [None, None]
+    for i, one in enumerate((label, against)):
+        if one is None:
+            continue
+        position_of(one, model.known_labels)  # raises if there is no such class
+        if one not in state.classes.tolist():
+            raise ValueError(f"no row of class {one!r} has come, so its log-odds are infinite")
+        pair[i] = place = position_of(one, state.classes)
+        if place in state.densities.singular:
+            raise state.densities.singular[place]()
+    if label is not None and pair[0] == pair[1]:
         raise ValueError(f"log-odds are those of two classes; got {label!r} twice")
     return pair[0], pair[1]

@@ -20,7 +20,7 @@ from streamgda.data.blocks.labels import Labels, position_of, positions_among
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.computed import ComputedColumns
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised, score_rows
-from streamgda.models.estimators.contributions import Contributions, names_of_rows, positions
+from streamgda.models.estimators.contributions import contributions, in_output_of
 from streamgda.models.estimators.lazy import class_labels, feature_names, rows_anywhere
 from streamgda.models.estimators.libraries import in_numpy
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
@@ -287,7 +287,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Returns
         -------
         values : ndarray of shape (n_rows, n_features)
-            The contributions, in the order of `feature_names_in_`. A column of categories is one feature.
+            The contributions, in the order of `feature_names_in_`. A column of categories is one feature;
+            those of the places of a list add up to that of the list. A data frame after `set_output`.
         base : ndarray of shape (n_rows,)
             The mean of the log-odds over all rows learnt.
 
@@ -310,18 +311,26 @@ class GenerativeClassifier(GaussianClassifier[G]):
         >>> values.round(2), base.round(2)
         (array([[8., 0.]]), array([0.]))
         """
-        packed = self._contributions(X, label=label, against=against)
+        packed = contributions(self, X, label=label, against=against)
         if hasattr(packed, "columns"):
             return packed[list(packed.columns[:-1])], packed[packed.columns[-1]]
-        return packed[:, :-1], packed[:, -1]
+        return in_output_of(self, X, packed[:, :-1]), packed[:, -1]
 
-    @rows_anywhere(columns=lambda model: [*names_of_rows(model), "base"])
-    def _contributions(self, X: Any, *, label: Any, against: Any) -> Array:
-        """The contributions, and the base value as the last column."""
-        model = self.snapshot()  # of one moment
-        first, second = positions(model, label, against)
-        own = finalised(model).once("contributions", lambda: Contributions.of(model))
-        return model._apply(X, lambda scores: own.of_rows(scores, first, second))
+    def set_output(self, *, transform: Literal["default", "pandas", "polars"] | None = None) -> Self:
+        """Choose what tables `contributions`, and `transform` if there is one, return.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, optional
+            Arrays of NumPy, data frames of pandas or of Polars. None changes nothing.
+
+        Returns
+        -------
+        self : object
+        """
+        if transform is not None:
+            self._sklearn_output_config = {"transform": transform}
+        return self
 
     def boundary(self, i: Any, j: Any) -> QuadraticBoundary:
         """The surface between two classes, xᵀ A x + bᵀ x + c = 0, priors included.

@@ -11,6 +11,7 @@ Array = NDArray[np.float64]
 
 _MANY_CLASSES = 64  # from here on, scores of a row are fastest side by side
 _VALUES_AT_ONCE = 1 << 15  # float64 values that stay in the second-level cache
+_FEW_LARGEST = 5  # up to so many are found one by one; from there on, sorting takes less time
 _LEAST_LOG = -707.0  # below -708 exp is subnormal, and NumPy takes up to a hundred times as long
 _LEAST_EXP = float(np.exp(_LEAST_LOG))
 _LOG_OF_ZERO = -746.0  # exp of this is 0
@@ -87,12 +88,24 @@ def largest(scores: Array, n: int) -> NDArray[np.intp]:
     if n == 1:
         best: NDArray[np.intp] = scores.argmax(axis=1)
         return best[:, None]
+    if scores.shape[1] == 2:
+        best = scores.argmax(axis=1)
+        return np.column_stack([best, 1 - best])
+    if n <= _FEW_LARGEST:
+        rows, rest = np.arange(len(scores)), scores.copy(order="K")
+        positions: NDArray[np.intp] = np.empty((len(scores), n), np.intp)
+        for j in range(n):
+            positions[:, j] = rest.argmax(axis=1)
+            if (rest[rows, positions[:, j]] == -np.inf).any():
+                break  # which may be one that was found before
+            rest[rows, positions[:, j]] = -np.inf
+        else:
+            return positions
     least = np.partition(scores, -n, axis=1)[:, [-n]]
     rows, columns = np.nonzero(~(scores < least))
     order = np.lexsort((columns, -scores[rows, columns], rows))
     firsts = np.searchsorted(rows, np.arange(len(scores)))
-    positions: NDArray[np.intp] = columns[order[firsts[:, None] + np.arange(n)]]
-    return positions
+    return np.asarray(columns[order[firsts[:, None] + np.arange(n)]])
 
 
 @_TO_INFINITY

@@ -7,11 +7,17 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from sklearn import config_context
 
 from streamgda import (
     Categorical,
     GaussianNB,
+    LeafClassifier,
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -19,15 +25,7 @@ from streamgda import (
     RidgeClassifier,
 )
 
-MODELS = [
-    QuadraticDiscriminantAnalysis(shrinkage=0.1, temperature=2.0),
-    QuadraticDiscriminantAnalysis(pooling=0.3, priors=[0.2, 0.3, 0.5]),
-    QuadraticDiscriminantAnalysis(reg_param=0.2, categories=Categorical(model="conditional")),
-    LinearDiscriminantAnalysis(shrinkage="oas", categories=Categorical(model="dummies")),
-    LinearDiscriminantAnalysis(),
-    GaussianNB(),
-    RidgeClassifier(),
-]
+CATEGORIES = [Categorical(model="conditional"), Categorical(model="dummies")]
 
 
 def frame(n=80, categories=True, seed=0):
@@ -38,6 +36,30 @@ def frame(n=80, categories=True, seed=0):
     if categories:
         X.insert(1, "kind", rng.choice(list("uvw"), n))
     return X, y, rng.random(n) + 0.2
+
+
+@st.composite
+def models(draw):
+    """An estimator with any parameters, and whether its rows have categories."""
+    kind = draw(
+        st.sampled_from(
+            [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB, RidgeClassifier]
+        )
+    )
+    shares, has_categories = st.floats(0.05, 0.9), draw(st.booleans())
+    options = {"temperature": st.floats(0.3, 5)}
+    if kind is not RidgeClassifier:
+        options["priors"] = st.sampled_from([None, [0.2, 0.3, 0.5]])
+    if kind is QuadraticDiscriminantAnalysis:
+        options |= {"reg_param": shares, "pooling": shares | st.just("bayes")}
+    if kind in (QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis):
+        options["shrinkage"] = shares | st.just("oas") if kind is LinearDiscriminantAnalysis else shares
+    chosen = {name: draw(option) for name, option in options.items() if draw(st.booleans())}
+    if has_categories and kind is LinearDiscriminantAnalysis:
+        chosen["categories"] = draw(st.sampled_from(CATEGORIES))
+    elif has_categories and kind is QuadraticDiscriminantAnalysis:
+        chosen["categories"] = CATEGORIES[0]
+    return kind(exact=draw(st.booleans()), **chosen), has_categories
 
 
 def shapley(value, d):
@@ -51,38 +73,86 @@ def shapley(value, d):
     return result, values[()]
 
 
-@pytest.mark.parametrize("model", MODELS, ids=str)
-@pytest.mark.parametrize("categories", [False, True])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 15))])
-def test_contributions_are_those_of_all_subsets_over_all_rows(model, categories, seed):
+@example((QuadraticDiscriminantAnalysis(categories=CATEGORIES[0]), True), 0, 0.0, True)
+@example((LinearDiscriminantAnalysis(categories=CATEGORIES[1]), True), 0, 1e8, True)
+@settings(max_examples=15)
+@given(models(), st.integers(0, 10**6), st.sampled_from([0.0, 1e5, 1e8]), st.booleans())
+def test_contributions_are_those_of_all_subsets_over_all_rows(drawn, seed, offset, is_announced):
+    model, categories = drawn
     X, y, weights = frame(categories=categories, seed=seed)
-    model = model.fit(X, y, weights)
+    weights = np.ceil(3 * weights) if model.exact else weights
+    X["c"] += offset
+    classes = [0, 1, 2, 7] if is_announced and model.priors is None else None
+    model.partial_fit(X, y, classes=classes, sample_weight=weights)
     values, base = model.contributions(X[:1], label=2, against=0)
+    size = 0.0
 
     def mean_of(own):
+        nonlocal size
         rows = X.copy()
         for j in own:
             rows[model.feature_names_in_[j]] = X[model.feature_names_in_[j]].iloc[0]
         logs = model.predict_log_proba(rows)
+        size = max(size, abs(logs[:, [0, 2]]).max())
         return np.average(logs[:, 2] - logs[:, 0], weights=weights)
 
     expected, mean = shapley(mean_of, X.shape[1])
-    np.testing.assert_allclose(values[0], expected, rtol=1e-9, atol=1e-10 * abs(expected).max())
-    np.testing.assert_allclose(base, mean, rtol=1e-9, atol=1e-10)
+    assert_allclose(values[0], expected, rtol=0, atol=1e-10 * size)
+    assert_allclose(base, mean, rtol=0, atol=1e-10 * size)
     values, base = model.contributions(X)
     logs = np.sort(model.predict_log_proba(X), axis=1)
-    np.testing.assert_allclose(values.sum(axis=1) + base, logs[:, -1] - logs[:, -2], atol=1e-9)
+    assert_allclose(values.sum(axis=1) + base, logs[:, -1] - logs[:, -2], rtol=0, atol=1e-10 * size)
 
 
-def test_dask_rows_have_them_too():
+@pytest.mark.parametrize("kind", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, RidgeClassifier])
+def test_rows_of_dask_have_them_and_frames_come_where_frames_are_asked_for(kind):
     X, y, _ = frame(categories=False)
-    model = QuadraticDiscriminantAnalysis().fit(X, y)
+    X.index += 7
+    model = kind().fit(X, y)
     values, base = model.contributions(X)
-    for rows in (dd.from_pandas(X, npartitions=2), da.from_array(X.to_numpy(), chunks=(30, 3))):
-        lazy = model.fit(X, y).contributions(rows) if hasattr(rows, "columns") else None
-        lazy = lazy or QuadraticDiscriminantAnalysis().fit(X.to_numpy(), y).contributions(rows)
-        np.testing.assert_allclose(np.asarray(lazy[0].compute()), values, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(np.asarray(lazy[1].compute()), base)
+    assert isinstance(values, np.ndarray)
+    lazy = model.contributions(dd.from_pandas(X, npartitions=2))
+    pd.testing.assert_frame_equal(lazy[0].compute(), pd.DataFrame(values, X.index, X.columns))
+    assert_allclose(lazy[1].compute(), base)
+    lazy = kind().fit(X.to_numpy(), y).contributions(da.from_array(X.to_numpy(), chunks=(30, 3)))
+    assert_allclose(lazy[0].compute(), values)
+    assert_allclose(lazy[1].compute(), base)
+    pd.testing.assert_frame_equal(
+        model.set_output(transform="pandas").contributions(X)[0], pd.DataFrame(values, X.index, X.columns)
+    )
+    with config_context(transform_output="polars"):
+        assert kind().fit(X.to_numpy(), y).contributions(X.to_numpy())[0].columns == ["x0", "x1", "x2"]
+
+
+def test_the_values_of_the_places_of_a_list_add_up_to_that_of_the_list():
+    X, y, _ = frame(categories=False)
+    lists = pa.table(
+        {"a": X["a"], "bc": pa.array(X[["b", "c"]].to_numpy().tolist(), pa.list_(pa.float64(), 2))}
+    )
+    model = QuadraticDiscriminantAnalysis().fit(lists.to_pandas(), y)
+    X.columns = model.feature_names_in_
+
+    def mean_of(own):
+        rows = X.copy()
+        for column in [name for j in own for name in X.columns[[slice(0, 1), slice(1, 3)][j]]]:
+            rows[column] = X[column].iloc[0]
+        logs = model.predict_log_proba(rows)
+        return np.mean(logs[:, 1] - logs[:, 0])
+
+    (values,), _ = model.contributions(X[:1], 1, 0)
+    assert_allclose([values[0], values[1:].sum()], shapley(mean_of, 2)[0], rtol=1e-9)
+
+
+def test_contributions_are_those_of_shap_for_linear_log_odds():
+    shap = pytest.importorskip("shap")
+    X, y, _ = frame(categories=False)
+    model = LinearDiscriminantAnalysis().fit(X.to_numpy(), y > 0)
+    peer = shap.LinearExplainer(
+        (model.coef_, model.intercept_), shap.maskers.Independent(X.to_numpy(), len(X))
+    )
+    values, base = model.contributions(X.to_numpy(), True, False)
+    assert_allclose(values, peer.shap_values(X.to_numpy()).reshape(values.shape), rtol=1e-9, atol=1e-12)
+    assert_allclose(base, np.full(len(X), peer.expected_value), rtol=1e-9)
 
 
 def test_what_has_none_says_so():
@@ -90,13 +160,19 @@ def test_what_has_none_says_so():
     for model in (
         MixtureDiscriminantAnalysis(2),
         RandomFeatureClassifier(features=50),
+        LeafClassifier(),
         QuadraticDiscriminantAnalysis(predictive="student"),
         GaussianNB(missing="marginal"),
     ):
         with pytest.raises(ValueError, match="contributions"):
             model.fit(X, y).contributions(X)
-    model = GaussianNB().fit(X, y)
-    for pair, message in (((1, 1), "1 twice"), ((None, 1), "give label="), ((7, None), "7")):
+    model = GaussianNB().partial_fit(X, y, classes=[0, 1, 2, 9])
+    for pair, message in (
+        ((1, 1), "1 twice"),
+        ((None, 1), "give label="),
+        ((7, None), "7"),
+        ((1, 9), "no row of class 9"),
+    ):
         with pytest.raises(ValueError, match=message):
             model.contributions(X, *pair)
     X, y, _ = frame()
