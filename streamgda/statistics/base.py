@@ -501,7 +501,7 @@ class Statistics(Locked, ABC):
 
     # ------------------------------------------------------------------ rows go in
 
-    def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def update(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Add labelled rows, in place.
 
         Parameters

@@ -171,7 +171,7 @@ class WindowedStatistics(Locked, Loadable):
             return (batches.oldest.state if batches.n_older else self._nothing) + batches.newer_total
 
     def update(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, time: float | None = None
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, time: float | None = None
     ) -> Self:
         """Add a batch of labelled rows; the oldest batches leave, if the window is full.
 

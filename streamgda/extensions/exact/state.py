@@ -190,7 +190,7 @@ class ExactClassStatistics(Statistics):
 
     # ------------------------------------------------------------------ rows go in
 
-    def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def update(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Add rows, as `ClassStatistics.update`; an error for values that float64 would round."""
         check_no_rounding(X)
         return super().update(X, y, sample_weight)

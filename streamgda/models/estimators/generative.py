@@ -163,7 +163,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
 
     # ------------------------------------------------------------------ outliers
 
-    def mahalanobis(self, X: ArrayLike, y: ArrayLike | None = None, *, relative: bool = False) -> Array:
+    def mahalanobis(self, X: Any, y: ArrayLike | None = None, *, relative: bool = False) -> Array:
         """The Mahalanobis distance of rows from the mean of each class, √((x − μ)ᵀ Σ⁻¹ (x − μ)).
 
         If the covariance of LDA is singular, the distance is measured in its range. With

@@ -270,7 +270,7 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     def partial_fit(
         self,
-        X: ArrayLike,
+        X: Any,
         y: ArrayLike | None = None,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
