@@ -384,7 +384,7 @@ def walk_files(folder: str) -> Iterator[tuple[str, Version]]:
                 files.append((inside, entry.path))
         for name, place in files:
             with suppress(FileNotFoundError):  # gone since its folder was listed
-                yield name, version_of_status(pathlib.Path(place).lstat())
+                yield name, version_of_status(os.lstat(place))
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
