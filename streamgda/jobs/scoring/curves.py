@@ -84,6 +84,12 @@ def _add_at(weights: Array, places: NDArray[np.int64], is_member: NDArray[Any], 
     np.add.at(weights.reshape(-1), places + is_member * weights.shape[1], weight)
 
 
+def _n_different(odds: Array) -> int:
+    """How many different numbers there are, in a fifth of the time that their places take."""
+    ascending = np.sort(odds)
+    return 1 + int(np.count_nonzero(ascending[1:] != ascending[:-1]))
+
+
 class ScoreHistogram:
     """The weights (2, n) of the rows of a class and of all other rows, by the log-odds of the class."""
 
@@ -131,14 +137,15 @@ class ScoreHistogram:
             np.concatenate, zip((_NONE, np.empty(0, bool), _NONE), *waiting, strict=True)
         )
         every = np.concatenate([known, odds])
-        either, places = np.unique(every, return_inverse=True)
-        n_kept, are_exact = len(either), len(either) <= self._most_exact
-        if not are_exact:
-            n_kept, places = N_BINS, bins_of(every)
+        if len(every) <= self._most_exact or _n_different(every) <= self._most_exact:
+            either, places = np.unique(every, return_inverse=True)
+        else:
+            either, places = None, bins_of(every)
+        n_kept = N_BINS if either is None else len(either)
         before = [np.bincount(places[: len(known)], side, n_kept) for side in weights]
         total = np.array(before, dtype=np.float64)  # which are integers if there were no rows
         _add_at(total, places[len(known) :], are_members, added)
-        self._all = either if are_exact else None, total, ()
+        self._all = either, total, ()
         return self._all
 
     def limit(self, most_exact: int) -> None:

@@ -17,8 +17,9 @@ from streamgda.data.blocks.wording import counted, named
 from streamgda.data.storage.saving import Loadable
 from streamgda.jobs.scoring.calibration import LEAST_LOG_PROBABILITY, losses_when_divided
 from streamgda.jobs.scoring.curves import LOWER_EDGES, Array, ScoreHistogram, most_exact
-from streamgda.jobs.scoring.measures import MEMBERS, N_RANKS, N_TENTHS, PROBABILITY, WEIGHT, Measures
-from streamgda.models.gaussians.posteriors import order_of, posteriors_and_odds
+from streamgda.jobs.scoring.measures import N_RANKS, N_TENTHS, WEIGHT, Measures
+from streamgda.models.gaussians.posteriors import posteriors_and_odds
+from streamgda.statistics.kernels import judge_rows
 from streamgda.statistics.locking import holding_locks
 
 _VALUES_AT_ONCE = 1 << 18  # float64 values: 2 MB
@@ -208,25 +209,11 @@ class Evaluation(Measures, Loadable):
         """Add rows to all sums that need no more than their scores; return the log-odds."""
         probabilities, log_odds, log_probability = posteriors_and_odds(scores, truth)
         self._log_loss -= float(weight @ np.maximum(log_probability, LEAST_LOG_PROBABILITY))
-        self._ranks += np.bincount(_ranks_of(scores, truth), weight, N_RANKS + 1)[:N_RANKS]
-        self._add_probabilities(probabilities, truth, weight)
+        ranks = np.zeros(N_RANKS + 1)
+        sums = (_INNER_EDGES, self._calibration, ranks)
+        self._squared_error += judge_rows(scores, probabilities, truth, weight, *sums)
+        self._ranks += ranks[:N_RANKS]
         return log_odds
-
-    def _add_probabilities(self, probabilities: Array, truth: NDArray[np.intp], weight: Array) -> None:
-        rows = np.arange(len(truth))
-        sums, size = self._calibration.reshape(-1), N_TENTHS
-        places = np.searchsorted(_INNER_EDGES, probabilities[rows, truth]) + truth * 3 * size
-        np.add.at(sums, places + MEMBERS * size, weight)
-        are_low = probabilities <= _INNER_EDGES[0]  # all but ten of a row, at most
-        self._calibration[:, PROBABILITY, 0] += np.einsum("i,ik->k", weight, probabilities * are_low)
-        self._calibration[:, WEIGHT, 0] += np.einsum("i,ik->k", weight, are_low)
-        of_rows, classes = np.nonzero(~are_low)
-        others, weights = probabilities[of_rows, classes], weight[of_rows]
-        places = np.searchsorted(_INNER_EDGES, others) + classes * 3 * size
-        np.add.at(sums, places + PROBABILITY * size, weights * others)
-        np.add.at(sums, places + WEIGHT * size, weights)
-        probabilities[rows, truth] -= 1.0
-        self._squared_error += float(weight @ np.vecdot(probabilities, probabilities))
 
     def _reindex(self, classes: Labels) -> None:
         """Add classes. No row so far is of a new class, and all of them give it the probability 0."""
@@ -413,16 +400,6 @@ def check_each_once(classes: Labels) -> None:
     """ValueError if a label stands twice among sorted ones."""
     if len(twice := classes[1:][classes[1:] == classes[:-1]]):
         raise ValueError(f"class {named(twice[0])} stands twice in classes")
-
-
-def _ranks_of(scores: Array, truth: NDArray[np.intp]) -> NDArray[np.intp]:
-    """How many classes stand before the true one, by their scores and then their order; 20 if more do."""
-    own = np.take_along_axis(scores, truth[:, None], axis=1)
-    n_classes = scores.shape[1]
-    earlier = np.less(np.arange(n_classes), truth[:, None], order=order_of(n_classes))
-    stand_before = scores > own
-    stand_before |= (scores == own) & earlier
-    return np.where(own[:, 0] > -np.inf, np.minimum(stand_before.sum(axis=1), N_RANKS), N_RANKS)
 
 
 def _with_unknown(scores: Array, here: NDArray[np.intp], n_classes: int) -> Array:

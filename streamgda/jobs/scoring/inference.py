@@ -31,7 +31,8 @@ _ELEMENTS_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
 def slices_of(block: Block, n_scores: int) -> list[slice]:
     """Slices of a block whose values and scores take at most 2 MB each, or the fewest rows scored at once."""
-    size = max(TILE_ROWS, _ELEMENTS_AT_ONCE // max(block.n_features, n_scores))
+    size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, n_scores))
+    size = -(-size // TILE_ROWS) * TILE_ROWS  # whole tiles, which need no padding
     n_rows = len(block.codes)
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 

@@ -53,6 +53,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "gather": (None, (_POINTER, _SIZE, _SIZE, _POINTER, _POINTER, _SIZE)),
     "centre": (ctypes.c_double, (_POINTER, _POINTER, _POINTER, _SIZE, _POINTER)),
     "add_products": (None, (_POINTER, _SIZE, _SIZE, _SIZE, *[_POINTER] * 4)),
+    "judge_rows": (ctypes.c_double, (_POINTER,)),
     "map_angles": (None, (_POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _POINTER, _SIZE)),
     "find_leaves": (None, (_POINTER, _SIZE, _SIZE, _POINTER, _POINTER, _SIZE, _POINTER)),
     "count_pairs": (_SIZE, (_POINTER, _SIZE, _SIZE, *[_POINTER] * 3, _SIZE, *[_POINTER] * 4)),
@@ -449,6 +450,51 @@ def add_products(rows: Array, bounds: Indices, places: Indices, scatter: Array) 
     )
     with single_blas_thread() if n * n_features**2 > _MOST_OF_ONE_THREAD else nullcontext():
         library().add_products(*arguments)
+
+
+# ---------------------------------------------------------------------- rows judged by their scores
+
+
+def judge_rows(
+    scores: Array,
+    probabilities: Array,
+    truth: Indices,
+    weights: Array,
+    edges: Array,
+    sums: Array,
+    ranks: Array,
+) -> float:
+    """Judge rows by the scores and the probabilities of classes: (n, K).
+
+    Parameters
+    ----------
+    truth, weights : ndarray of shape (n,)
+        The class of each row, and its weight.
+    edges : ndarray of shape (n_bins - 1,)
+        The inner edges of the bins of a probability, ascending. An edge is in the bin below it.
+    sums : ndarray of shape (K, 3, n_bins)
+        To which the probabilities of a class, the weights of its rows and all weights are added.
+    ranks : ndarray of shape (n_ranks + 1,)
+        To which the weights of rows are added, by how many classes stand before their own.
+
+    Returns
+    -------
+    float
+        The sum of the weighted squares of the errors.
+    """
+    n_rows, n_classes = scores.shape
+    for matrix in (scores, probabilities):
+        if matrix.shape != scores.shape or matrix.dtype != np.float64 or not matrix.flags.aligned:
+            raise ValueError("scores and probabilities are float64, and of the same rows and classes")
+    n_bins, weights = len(edges) + 1, np.array(weights)  # which may be read-only
+    fields = (
+        *(scores.ctypes.data, *scores.strides, probabilities.ctypes.data, *probabilities.strides),
+        *(n_rows, n_classes, _to(truth, np.int64, (n_rows,), n_classes)),
+        *(_to(weights, np.float64, (n_rows,)), _to(edges, np.float64, (n_bins - 1,))),
+        *(n_bins, len(ranks) - 1, _to(sums, np.float64, (n_classes, 3, n_bins)), _to(ranks, np.float64)),
+    )
+    error: float = library().judge_rows((_SIZE * len(fields))(*fields))
+    return error
 
 
 # ---------------------------------------------------------------------- random features

@@ -346,6 +346,48 @@ double centre(const Rows *r, const Positions *p, double *rows, Size row_stride, 
     return check;
 }
 
+/* Judge rows by the scores and the probabilities of classes, which stand so many bytes apart.
+   A class has 3 * n_bins sums: of probabilities, of the weights of its rows, and of all weights, by bins of the
+   probability, below the edges. ranks[r] gets the weights of the rows with r classes before their own, at most
+   n_ranks. Returns the weighted sum of squared errors. */
+typedef struct {
+    const char *scores;
+    Size score_row, score_class;
+    const char *probabilities;
+    Size row, class, n_rows, n_classes;
+    const Size *truth;
+    const double *weights, *edges;
+    Size n_bins, n_ranks;
+    double *sums, *ranks;
+} Judged;
+
+double judge_rows(const Judged *j) {
+    double total = 0.0;
+    for (Size i = 0; i < j->n_rows; i++) {
+        const char *score = j->scores + i * j->score_row, *probability = j->probabilities + i * j->row;
+        Size own = j->truth[i], rank = 0, n_bins = j->n_bins;
+        double w = j->weights[i], least = value(score, own * j->score_class, 0), error = 0.0;
+        for (Size k = 0; k < j->n_classes; k++) {
+            double s = value(score, k * j->score_class, 0), p = value(probability, k * j->class, 0);
+            double u = k == own ? p - 1.0 : p;
+            rank += (s > least) | ((s == least) & (k < own));
+            error += u * u;
+            Size bin = 0;
+            if (p > j->edges[0])
+                for (bin = 1; bin + 1 < n_bins && p > j->edges[bin];)
+                    bin++;
+            double *sums = j->sums + 3 * k * n_bins + bin;
+            sums[0] += w * p;
+            sums[2 * n_bins] += w;
+            if (k == own)
+                sums[n_bins] += w;
+        }
+        total += w * error;
+        j->ranks[least > -__builtin_inf() ? LEAST(rank, j->n_ranks) : j->n_ranks] += w;
+    }
+    return total;
+}
+
 typedef void Syrk(const char *, const char *, const int *, const int *, const double *, const double *, const int *,
                   const double *, double *, const int *);
 
