@@ -4,6 +4,8 @@ Run as ``python -m bench.alarms``. All rows are normal, within each class, and n
 unweighted, of weights that vary (gamma with shape 0.5, so that 100 rows are about 33 effective ones), or from
 a state that has decayed by 0.8 before each batch. A rate has its standard error behind it; one that is
 further above what is promised than two of them is marked. A limit of 0 leaves what is added to the limits.
+
+Prediction sets in streams, of which three drift, are a table of their own.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from scipy.stats import norm
 from bench import report
 from bench.arguments import parser_of
 from streamgda import (
+    AdaptiveConformalInference,
     ClassStatistics,
     DoubtfulModelWarning,
     Evaluation,
@@ -26,6 +29,8 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     drift,
     estimate_priors,
+    evaluate,
+    progressive_score,
 )
 
 Array = np.ndarray
@@ -62,6 +67,7 @@ def main() -> None:
     few = "QDA by the rows of a class", of_few_rows(random, max(options.draws // 20, 5))
     details = [f"{name}\n\n{report.table(*found)}" for name, found in (*parts, few)]
     report.publish("alarms", title, table, *details, keep=not options.print_only)
+    publish_streams(min(options.draws, 10), keep=not options.print_only)
 
 
 def summary(title: str, found: Table) -> Iterator[tuple[str, ...]]:
@@ -239,6 +245,71 @@ def of_sets(random: np.random.Generator, draws: int, most: int) -> Table:
                 missed.append(norm.cdf(evaluation.conformal_quantile(0.9)))
             rows.append((name, str(n), rate(missed, 0.1)))
     return ["rows evaluated", "how many", "sets without the class, % of 10"], rows
+
+
+# ---------------------------------------------------------------------- sets in streams
+
+STREAMS = ("nothing drifts", "slow shift", "sudden shift", "shares of classes")
+N_ROWS, FIRST, FROM, BATCH = 12_000, 1_500, 6_600, 100
+
+
+def publish_streams(n_seeds: int, *, keep: bool) -> None:
+    """Sets that should hold the class of 90 % of the rows of four streams, and whether they do."""
+    rows, goals, fixed_size = [], [], 0.0
+    for stream in STREAMS:
+        ways: dict[str, list[Array]] = {"fixed quantile": [], "adaptive level": [], "`progressive_score`": []}
+        for seed in range(n_seeds):
+            for found, one in zip(ways.values(), in_stream(*rows_of_stream(stream, seed)), strict=True):
+                found.append(one)
+        for way, found in ways.items():
+            coverage, size = np.concatenate(found, axis=1)
+            worst = np.quantile(coverage, 0.01)
+            rows.append((stream, way, f"{coverage.mean():.3f}", f"{worst:.2f}", f"{size.mean():.2f}"))
+            if way == "fixed quantile":
+                fixed_size = size.mean()
+                continue
+            case = f"{stream}, {way}"
+            goals += [report.at_least(f"{case}, covered", coverage.mean(), 0.88)]
+            goals += [report.at_least(f"{case}, least hundred", worst, 0.75)]
+            if stream == STREAMS[0]:
+                goals += [report.at_most(f"{case}, classes in a set ÷ fixed", size.mean() / fixed_size, 1.1)]
+    headers = ["stream", "sets by", "covered, of 0.9", "least of a hundred rows (1 %)", "classes in a set"]
+    title = f"sets in streams, LDA, 4 classes, 5 features, {n_seeds} draws"
+    report.publish("alarms.streams", title, report.table(headers, rows), report.Goals(goals), keep=keep)
+
+
+def rows_of_stream(stream: str, seed: int) -> tuple[Array, Array]:
+    """Normal rows of four classes, whose means or shares change."""
+    random, time = np.random.default_rng(seed), np.arange(N_ROWS) / N_ROWS
+    centres = random.normal(size=(4, 5)) * 1.2
+    shares = np.full((N_ROWS, 4), 0.25)
+    if stream == "shares of classes":
+        shares[time > 0.3] = 0.7, 0.1, 0.1, 0.1
+    y = (random.random(N_ROWS)[:, None] > shares.cumsum(axis=1)).sum(axis=1).clip(max=3)
+    moves = {"slow shift": 2 * np.clip(time - 0.3, 0, 1), "sudden shift": (time > 0.5) * 1.0}
+    direction = random.normal(size=5)
+    shift = moves.get(stream, np.zeros(N_ROWS))[:, None] * direction
+    return centres[y] + random.normal(size=(N_ROWS, 5)) + shift, y
+
+
+def in_stream(X: Array, y: Array) -> tuple[Array, Array, Array]:
+    """Coverage and mean size of the sets of each later batch: by a fixed quantile, a level, and a score."""
+    model = LinearDiscriminantAnalysis().fit(X[:FIRST], y[:FIRST])
+    judged = evaluate(model, X[FIRST : 2 * FIRST], y[FIRST : 2 * FIRST])
+    first, adaptive = judged.conformal_quantile(0.9), AdaptiveConformalInference(0.9)
+    fixed, moved = [], []
+    for start in range(2 * FIRST, N_ROWS, BATCH):
+        rows, labels = X[start : start + BATCH], y[start : start + BATCH]
+        sets = model.predict_set(rows, first), model.predict_set(rows, adaptive.quantile(judged))
+        adaptive.update(labels, sets[1], model.classes_)
+        judged.merge(evaluate(model, rows, labels))
+        for found, one in zip((fixed, moved), sets, strict=True):
+            found.append((one[np.arange(BATCH), labels].mean(), one.sum(axis=1).mean()))
+    batches = ((X[start : start + BATCH], y[start : start + BATCH]) for start in range(FIRST, N_ROWS, BATCH))
+    points = progressive_score(model, batches, coverage=0.9, step=BATCH)
+    scored = [(point.coverage, point.mean_set_size) for point in points]
+    n_last = (N_ROWS - FROM) // BATCH
+    return np.array(fixed)[-n_last:].T, np.array(moved)[-n_last:].T, np.array(scored)[-n_last:].T
 
 
 # ---------------------------------------------------------------------- models that are of little use
