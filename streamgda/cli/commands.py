@@ -375,6 +375,7 @@ def predict(saved_in: str, data: Paths, *, out: str) -> None:
     --------
     streamgda predict model.parquet wednesday.parquet --out scored
     streamgda predict model.parquet days --columns label,distance --keep id --out scored
+    streamgda predict model.parquet days --columns label,reasons --top 3 --out scored
     streamgda predict model.parquet flowers.zarr --out scored.zarr
     """
     model = _model_in(saved_in)

@@ -495,16 +495,21 @@ def test_predict_writes_what_the_model_says_of_each_row_in_order(made, iris, tmp
 
 
 def test_predict_takes_zarr_and_other_columns(made, tmp_path):
-    invoke(made, "predict", "digits.parquet", "digits.zarr", "--columns", "label,distance", "--keep", "y",
-           "--out", tmp_path / "scored")  # fmt: skip
+    invoke(made, "predict", "digits.parquet", "digits.zarr", "--columns", "label,distance,reasons",
+           "--keep", "y", "--out", tmp_path / "scored")  # fmt: skip
     scored = pq.read_table(tmp_path / "scored")
-    assert scored.column_names == ["y", "predicted_label", "distance"]
+    assert scored.column_names == ["y", "predicted_label", "distance", "reason_1", "contribution_1"]
     X, _ = load_digits(return_X_y=True)
     model = streamgda.load(made / "digits.parquet")
     found = model.predict(X)
     assert (scored["predicted_label"].to_numpy() == found).all()
     distances = model.mahalanobis(X)[np.arange(len(X)), found]  # the digits are their own positions
     np.testing.assert_allclose(scored["distance"].to_numpy(), distances, rtol=1e-9)
+    values, _ = model.contributions(X)
+    best = abs(values).argmax(axis=1)
+    assert scored["reason_1"].to_pylist() == [f"x{j}" for j in best]
+    strongest = values[np.arange(len(X)), best]
+    np.testing.assert_allclose(scored["contribution_1"].to_numpy(), strongest, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("missing", "rows"), [("drop", 149), ("marginal", 150)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -19,14 +19,15 @@ from streamgda.data.storage.identity import UNTOLD
 from streamgda.jobs.scoring.inference import Decision, Model, score_slice, slices_of
 from streamgda.jobs.scoring.outputs.base import Field
 from streamgda.models.estimators.classifier import checked_quantile
+from streamgda.models.estimators.contributions import Reasons
 from streamgda.models.estimators.scores import RowScores
-from streamgda.models.gaussians.posteriors import Array
+from streamgda.models.gaussians.posteriors import Array, largest
 
 _BYTES_TOGETHER = 1 << 25
 
 _OF_ANY_LENGTH = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
-ColumnName = Literal["label", "probabilities", "log_density", "distance", "set"]
+ColumnName = Literal["label", "probabilities", "log_density", "distance", "set", "reasons"]
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,17 @@ class Column:
         Returns its fields, which have one type, for the columns to predict.
     values : callable
         Returns its values for these columns and the scores of n rows: (n,), or (n, number of columns).
-    holds_labels : bool
-        Whether the values are positions of classes, to be replaced by their labels.
+    dtype : callable, optional
+        Returns the type of these values, if it is not that of the fields.
+    named : callable
+        Returns what is written, from the columns to predict and their values, (number of columns, n), in
+        which classes and features are positions.
     """
 
     fields: Callable[[PredictionColumns], list[Field]]
     values: Callable[[PredictionColumns, RowScores], NDArray[Any]]
-    holds_labels: bool = False
+    dtype: Callable[[PredictionColumns], Any] | None = None
+    named: Callable[[PredictionColumns, NDArray[Any]], Iterable[Any]] = lambda _, values: values
 
 
 def _number(name: str) -> Callable[[PredictionColumns], list[Field]]:
@@ -61,18 +66,45 @@ def _for_each_class(name: str, prefix: str, kind: pa.DataType) -> Callable[[Pred
 
 
 def _labels(columns: PredictionColumns) -> list[Field]:
-    names = ["predicted_label", *(f"predicted_label_{rank}" for rank in range(2, columns.top + 1))]
+    ranks = range(2, min(columns.top, len(columns.labels)) + 1)
+    names = ["predicted_label", *(f"predicted_label_{rank}" for rank in ranks)]
     return [Field(name, (name,), pa.array(columns.labels).type) for name in names]
 
 
 def _ranked(columns: PredictionColumns, scores: RowScores) -> NDArray[np.intp]:
+    n_best = min(columns.top, len(columns.labels))
     if columns.decision.is_by_posterior:
-        return scores.best(columns.top)
-    return columns.decision.ranked(scores.posterior_scores, columns.top)
+        return scores.best(n_best)
+    return columns.decision.ranked(scores.posterior_scores, n_best)
+
+
+def _reasons(columns: PredictionColumns) -> list[Field]:
+    ranks = range(1, min(columns.top, len(columns.reasons.names)) + 1)
+    kinds = {"reason": pa.string(), "contribution": pa.float64()}
+    return [Field(f"{name}_{i}", (f"{name}_{i}",), kind) for i in ranks for name, kind in kinds.items()]
+
+
+def _strongest(columns: PredictionColumns, scores: RowScores) -> Array:
+    """The positions and values of the strongest contributions to the odds of the predicted class, in turn."""
+    values = columns.reasons.of_rows(scores, _ranked(columns, scores)[:, 0])
+    best = largest(np.abs(values), min(columns.top, values.shape[1]))
+    return np.stack([best, np.take_along_axis(values, best, axis=1)], axis=2).reshape(len(values), -1)
+
+
+def _with_names(columns: PredictionColumns, values: Array) -> Iterator[Any]:
+    names = pa.array(columns.reasons.names)
+    for positions, contributions in zip(values[::2], values[1::2], strict=True):
+        yield names.take(pa.array(positions.astype(np.intp)))
+        yield contributions
+
+
+def _with_labels(columns: PredictionColumns, values: NDArray[Any]) -> list[Any]:
+    labels = pa.array(columns.labels)
+    return [labels.take(pa.array(codes)) for codes in values]
 
 
 COLUMNS: dict[str, Column] = {
-    "label": Column(_labels, _ranked, holds_labels=True),
+    "label": Column(_labels, _ranked, lambda columns: code_dtype(len(columns.labels)), _with_labels),
     "probabilities": Column(
         _for_each_class("probabilities", "probability", pa.float64()), lambda _, scores: scores.probabilities
     ),
@@ -82,6 +114,7 @@ COLUMNS: dict[str, Column] = {
         _for_each_class("set", "in_set", pa.bool_()),
         lambda columns, scores: scores.log_odds >= columns.least_odds,
     ),
+    "reasons": Column(_reasons, _strongest, lambda _: np.float64, _with_names),
 }
 
 
@@ -114,10 +147,15 @@ class PredictionColumns:
         if isinstance(columns, str) or not columns or not set(columns) <= COLUMNS.keys():
             raise ValueError(f"columns must be some of {', '.join(map(repr, COLUMNS))}; got {columns!r}")
         n_classes = len(model.known_labels)
-        if not 1 <= top <= n_classes:
-            raise ValueError(f"top is a number of labels, from 1 to {n_classes}; got {top!r}")
-        if top > 1 and "label" not in columns:
+        ranked = {"labels": n_classes} if "label" in columns else {}
+        if "reasons" in columns:
+            ranked["reasons"] = len(Reasons.of(model).names)
+        if top > 1 and not ranked:
             raise ValueError(f"top={top} writes labels, so columns must have 'label'; got {columns!r}")
+        most = max(ranked.values(), default=n_classes)
+        if not 1 <= top <= most:
+            what = " and ".join(ranked) or "labels"
+            raise ValueError(f"top is a number of {what}, from 1 to {most}; got {top!r}")
         if (quantile is None) != ("set" not in columns):
             raise ValueError(
                 "the column 'set' needs a quantile, as Evaluation.conformal_quantile returns it, and a "
@@ -130,6 +168,11 @@ class PredictionColumns:
     def labels(self) -> Labels:
         """The labels of the classes."""
         return self.model.known_labels
+
+    @cached_property
+    def reasons(self) -> Reasons:
+        """The contributions of the model."""
+        return Reasons.of(self.model)
 
     @cached_property
     def fields(self) -> list[Field]:
@@ -149,11 +192,11 @@ class PredictionColumns:
         ValueError
             If a row cannot be scored. The message says which.
         """
-        codes, entries = code_dtype(len(self.labels)), self._entries
+        entries = self._entries
         arrays = [
             np.empty(
                 (sum(len(field.columns) for field in fields), len(block.codes)),
-                codes if column.holds_labels else fields[0].type.to_pandas_dtype(),
+                fields[0].type.to_pandas_dtype() if column.dtype is None else column.dtype(self),
             )
             for column, fields in entries
         ]
@@ -162,11 +205,10 @@ class PredictionColumns:
             for scores in score_slice(self.model, block, where):
                 for (column, _), array in zip(entries, arrays, strict=True):
                     array[:, where][:, scores.positions] = column.values(self, scores).T
-        labels = pa.array(self.labels)
         columns = [
-            labels.take(pa.array(values)) if column.holds_labels else values
+            written
             for (column, _), array in zip(entries, arrays, strict=True)
-            for values in array
+            for written in column.named(self, array)
         ]
         return dict(zip(self.names, columns, strict=True))
 

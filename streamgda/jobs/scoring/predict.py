@@ -99,14 +99,17 @@ def predict_dataset(
           `probabilities` of shape (n_rows, n_classes), whose attribute `classes` names its columns;
         - "log_density": ln p(x) under the mixture of the classes, as `log_density`;
         - "distance": the Mahalanobis distance from the mean of the likeliest class, as `distance`;
-        - "set": whether each class k is in the set of `predict_set`, as `in_set_k`; in Zarr, as one array.
+        - "set": whether each class k is in the set of `predict_set`, as `in_set_k`; in Zarr, as one array;
+        - "reasons": the columns that contribute most to the log-odds of the predicted class against the
+          likeliest other one, as `reason_1`, and their `contributions`, as `contribution_1`.
     keep : sequence of str, optional
         Columns of the input, partition keys, or one-dimensional Zarr arrays to copy to the output. Zarr holds
         no decimals and no lists, and nulls only as NaN in floats and NaT in times; times with a zone are
         written in UTC. Its chunks have up to 65,536 rows however long strings are; long ones are better kept
         in Parquet.
     top : int, default=1
-        How many labels to write for each row, the best first: `predicted_label`, `predicted_label_2`, ….
+        How many labels to write for each row, the best first: `predicted_label`, `predicted_label_2`, …; and
+        how many reasons, the strongest first.
     threshold : float, optional
         Predict the positive class if its probability is at least this, and else the likeliest other one, as
         scikit-learn's `FixedThresholdClassifier` does for two classes.
@@ -132,10 +135,10 @@ def predict_dataset(
     Raises
     ------
     ValueError
-        If a feature or a column to keep is missing, a row cannot be scored, or the number of rows of a Zarr
-        output is not known because of a filter or ``missing="drop"``, or in a stream; if `out` holds anything
-        else, is where the input is, or is named as a file of another format, such as "scores.csv". The
-        message names the place. Finished parts stay.
+        If the model has no such columns, a feature or a column to keep is missing, a row cannot be scored, or
+        the number of rows of a Zarr output is not known because of a filter or ``missing="drop"``, or in a
+        stream; if `out` holds anything else, is where the input is, or is named as a file of another format,
+        such as "scores.csv". The message names the place. Finished parts stay.
     RuntimeError
         If another run writes to `out` at the same time.
 

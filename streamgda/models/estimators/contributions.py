@@ -163,7 +163,7 @@ class Contributions:
             first = best[:, 0] if first is None else first
             second = np.where(best[:, 0] == first, best[:, 1], best[:, 0])
         one, other = (np.broadcast_to(codes, len(result)) for codes in (first, second))
-        n_values = _VALUES_OF_PRODUCTS if np.ndim(self.halves) == 3 else _VALUES_AT_ONCE
+        n_values = _VALUES_AT_ONCE if self.halves is None or self.halves.ndim == 2 else _VALUES_OF_PRODUCTS
         size = max(_FEWEST_ROWS, n_values // self.slopes.shape[1])
         for start in range(0, len(result), size):
             some = slice(start, start + size)
@@ -206,6 +206,17 @@ class Contributions:
                 own = np.flatnonzero(codes == k)
                 products[own] = rows[own] @ self.halves[k]
             add(terms, products, out=terms)
+
+    def among_seen(self, scores: RowScores, codes: Codes) -> Codes:
+        """The positions of classes of rows among those that have rows; ValueError for one that has none."""
+        if (places := scores.finalised.places) is None:
+            return codes
+        own = np.minimum(np.searchsorted(places, codes), len(places) - 1)
+        if (wrong := places[own] != codes).any():
+            label = scores.finalised.classes[codes[wrong][0]].item()
+            row = scores._position(int(np.argmax(wrong)))
+            raise RowError(row, f": no row of class {label!r} has come, so its log-odds are infinite")
+        return own
 
     @cached_property
     def _places(self) -> list[slice] | None:
@@ -272,13 +283,62 @@ def contributions(model: Any, X: Any, *, label: Any, against: Any) -> Array:
     return result
 
 
+@dataclass(frozen=True, eq=False)
+class Reasons:
+    """The contributions of the columns of rows: those of the places of a list are added up.
+
+    Attributes
+    ----------
+    contributions : Contributions
+        Those of the features.
+    names : list of str
+        The names of the columns; those of features without names are x0, x1 and so on.
+    places : ndarray of int of shape (p,)
+        The column of each feature.
+    """
+
+    contributions: Contributions
+    names: list[str]
+    places: Codes
+
+    @classmethod
+    def of(cls, model: Any) -> Self:
+        """Those of a fitted model; ValueError if it has none."""
+        lists = {
+            f"{name}_{i}": name
+            for name, length in model.statistics_.schema_of_rows.lists
+            for i in range(length)
+        }
+        columns = [lists.get(name, str(name)) for name in _names_of(model)]
+        names = list(dict.fromkeys(columns))
+        return cls(Contributions.of(model), names, np.array([names.index(name) for name in columns], np.intp))
+
+    def of_rows(self, scores: RowScores, codes: Codes) -> Array:
+        """The contributions to the log-odds of a class of each row against the likeliest other one."""
+        own = self.contributions
+        values = np.empty((len(scores.rows), own.n_values + 1))
+        own.write(scores, (own.among_seen(scores, codes), None), values)
+        return self.by_column(values[:, :-1])
+
+    def by_column(self, values: Array) -> Array:
+        """The sums of the contributions of the features of each column."""
+        if len(self.names) == values.shape[1]:
+            return values
+        sums: Array = values @ np.eye(len(self.names))[self.places]
+        return sums
+
+
+def _names_of(model: Any) -> list[str]:
+    """The names of the features of rows, or x0, x1 and so on."""
+    return [*getattr(model, "feature_names_in_", (f"x{j}" for j in range(model.n_features_in_)))]
+
+
 def in_output_of(model: Any, X: Any, values: Array) -> Any:
     """Values of features as what `set_output` or scikit-learn's configuration asks for."""
     kind = _get_output_config("transform", model)["dense"]
     if kind == "default" or not isinstance(values, np.ndarray):
         return values
-    names = getattr(model, "feature_names_in_", [f"x{j}" for j in range(values.shape[1])])
-    return ADAPTERS_MANAGER.adapters[kind].create_container(values, X, columns=names)
+    return ADAPTERS_MANAGER.adapters[kind].create_container(values, X, columns=_names_of(model))
 
 
 def _positions(model: Any, state: Finalised[Any], label: Any, against: Any) -> tuple[Any, Any]:

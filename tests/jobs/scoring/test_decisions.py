@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
@@ -9,7 +10,14 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import FixedThresholdClassifier
 
-from streamgda import GaussianNB, LinearDiscriminantAnalysis, evaluate, predict_dataset, scan_parquet
+from streamgda import (
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    MixtureDiscriminantAnalysis,
+    evaluate,
+    predict_dataset,
+    scan_parquet,
+)
 
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 3, 2000)
@@ -45,6 +53,41 @@ def test_the_best_labels_are_in_the_order_of_their_probabilities(path, model, tm
     predict_dataset(model, source, tmp_path / "scored.zarr", columns=["label"], top=2)
     group = zarr.open_group(tmp_path / "scored.zarr", mode="r")
     assert (group["predicted_label_2"][:] == expected[:, 1]).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"costs": COSTS}], ids=["likeliest", "costs"])
+def test_reasons_are_the_strongest_contributions_to_the_predicted_class(tmp_path, options):
+    frame = FRAME.assign(shape=RNG.choice(["flat", "round"], len(FRAME)), day=pd.Timestamp("2026-01-01"))
+    frame["day"] += pd.to_timedelta(RNG.integers(0, 300, len(FRAME)), "D")
+    lists = pa.table({"emb": pa.array(frame[["u", "v"]].to_numpy().tolist(), pa.list_(pa.float64(), 2))})
+    table = pa.Table.from_pandas(frame.drop(columns=["u", "v"])).append_column("emb", lists["emb"])
+    pq.write_table(
+        table.append_column("kind", pa.array(KINDS[Y])), tmp_path / "rows.parquet", row_group_size=700
+    )
+    source = scan_parquet(tmp_path / "rows.parquet", "kind", categories="auto")
+    model = GaussianNB().fit(source)
+    how = {"columns": ["label", "reasons"], "top": 3, **options}
+    predict_dataset(model, source, tmp_path / "scored", **how)
+    assert predict_dataset(model, source, tmp_path / "scored", **how).n_found == 1
+    found = pq.read_table(tmp_path / "scored").to_pandas()
+    names = ["reason_1", "contribution_1", "reason_2", "contribution_2", "reason_3", "contribution_3"]
+    assert list(found)[-6:] == names
+    rows = pq.read_table(tmp_path / "rows.parquet").drop(["kind"]).to_pandas()
+    logs = pd.DataFrame(model.predict_log_proba(rows), columns=model.classes_)
+    for label, own in found.groupby("predicted_label"):
+        others = logs.loc[own.index].drop(columns=label).idxmax(axis=1)
+        for other, of_pair in own.groupby(others):
+            values, _ = model.contributions(rows.iloc[of_pair.index], label, other)
+            sums = pd.DataFrame(values, of_pair.index, model.feature_names_in_)
+            sums = sums.T.groupby(lambda name: name.split("_")[0]).sum().T
+            order = np.argsort(-abs(sums.to_numpy()), axis=1)[:, :3]
+            assert (sums.columns.to_numpy()[order] == of_pair[names[::2]].to_numpy()).all()
+            strongest = np.take_along_axis(sums.to_numpy(), order, axis=1)
+            np.testing.assert_allclose(of_pair[names[1::2]], strongest, rtol=1e-9)
+    predict_dataset(model, source, tmp_path / "scored.zarr", **how)
+    group = zarr.open_group(tmp_path / "scored.zarr", mode="r")
+    for name in names:
+        assert (group[name][:] == found[name].to_numpy()).all()
 
 
 def test_a_threshold_decides_as_scikit_learns(path, tmp_path):
@@ -127,6 +170,11 @@ def test_top_is_a_number_of_labels(path, model, tmp_path):
     for top in (4, 0):
         with pytest.raises(ValueError, match=f"top is a number of labels, from 1 to 3; got {top}"):
             predict_dataset(model, path, tmp_path / "scored", columns=["label"], top=top)
+    with pytest.raises(ValueError, match="top is a number of labels and reasons, from 1 to 3; got 4"):
+        predict_dataset(model, path, tmp_path / "scored", columns=["label", "reasons"], top=4)
+    with pytest.raises(ValueError, match="contributions are those of classes that are no mixtures"):
+        mixture = MixtureDiscriminantAnalysis(2).fit(FRAME, KINDS[Y])
+        predict_dataset(mixture, path, tmp_path / "scored", columns=["reasons"])
     with pytest.raises(ValueError, match="top=2 writes labels, so columns must have 'label'"):
         predict_dataset(model, path, tmp_path / "scored", columns=["distance"], top=2)
 
