@@ -3,13 +3,17 @@
 A new parameter fails here until it has a value to be tried with, and what it does in each call is decided.
 """
 
+from functools import partial
 from itertools import product
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import streamgda
-from streamgda import LeafFeatures, RandomFeatures, cross_validate
+from streamgda import LeafFeatures, RandomFeatures, cross_validate, evaluate, scan
 from streamgda.models.estimators import ESTIMATORS
 
 RNG = np.random.default_rng(0)
@@ -81,3 +85,34 @@ def test_a_parameter_has_an_effect(name, call):
         same |= {parameter} if np.array_equal(changed, plain) else set()
     few = {"calibration_rows"} if name == "LeafClassifier" else set()  # an eighth of the rows
     assert same <= WITHOUT_EFFECT[call] | few
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_missing_value_is_an_error_with_a_remedy_that_the_model_has(name, tmp_path):
+    kind, holed = getattr(streamgda, name), pd.DataFrame(X, columns=["u", "v", "w"])
+    make = partial(kind, **BASE.get(name, {}))
+    model = make().fit(holed, Y)
+    holed.loc[7, "v"] = np.nan
+    pq.write_table(pa.table(holed.assign(y=Y)), tmp_path / "a.parquet")
+    source = scan(tmp_path / "a.parquet", "y")
+    records = holed[:9].to_dict("records")
+    records[7].pop("v")
+    calls = [
+        lambda: make().fit(holed, Y),
+        lambda: make().fit(source),
+        lambda: make().fit(scan(tmp_path / "a.parquet", "y", missing="marginal")),
+        lambda: make().partial_fit(holed, Y),
+        lambda: model.partial_fit(holed, Y),
+        lambda: model.partial_fit(records, Y[:9]),
+        lambda: model.predict(holed),
+        lambda: model.predict(records),
+        lambda: evaluate(model, source),
+    ]
+    takes = "missing" in kind().get_params()
+    for call in calls:
+        with pytest.raises(
+            ValueError, match="'?v'? (is NaN or null|has no value|is missing)|no 'v'"
+        ) as caught:
+            call()
+        assert ("missing='marginal'" in str(caught.value)) == takes, str(caught.value)
+        assert ("SimpleImputer" in str(caught.value)) != takes, str(caught.value)

@@ -36,6 +36,8 @@ LEARN_INCOMPLETE = (
     ", or accumulate it with missing='marginal'"
 )
 
+FILL_IN = "fill it in first, as a SimpleImputer does"
+
 # The limits of the size of a block.
 _TARGET_ELEMENTS = 1 << 21  # 16 MB of float64
 _MOST_ELEMENTS = 1 << 23  # of a block that is longer because the data has many classes

@@ -14,7 +14,7 @@ from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_consistent_length
 
-from streamgda.data.blocks.block import checked_weights
+from streamgda.data.blocks.block import FILL_IN, checked_weights, remedying
 from streamgda.data.blocks.labels import positions_among
 from streamgda.data.blocks.wording import callers_level
 from streamgda.extensions.ridge.calibration import Calibrated, HeldOutScores, Method
@@ -129,6 +129,9 @@ class RidgeClassifier(GaussianClassifier[Any]):
     scale: bool = True
     max_df: float = 0.5
     missing: MissingRows = field(default="raise", init=False)
+    _takes_missing = False
+    _read = remedying(FILL_IN)(GaussianClassifier._read)
+    _learn_blocks = remedying(FILL_IN)(GaussianClassifier._learn_blocks)
 
     to_sql = cast("Any", GenerativeClassifier.to_sql)
     as_pipeline = cast("Any", GenerativeClassifier.as_pipeline)

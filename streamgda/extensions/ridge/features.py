@@ -17,6 +17,7 @@ from sklearn.linear_model import Ridge
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from streamgda.data.blocks.block import FILL_IN
 from streamgda.extensions.ridge.array_api import FARTHEST, mapped
 from streamgda.models.estimators.libraries import in_numpy, lies_elsewhere
 from streamgda.statistics.kernels import Singles, map_angles
@@ -26,7 +27,6 @@ from streamgda.statistics.validation import check_whole
 
 Array = NDArray[np.float64]
 
-FILL_IN = "fill it in before the map, as a SimpleImputer does, or leave out such rows"
 
 _MOST_QUANTILES = 257
 _ROWS_TOGETHER = 256  # of which the inputs, and the outputs of some thousand features, stay in the cache
@@ -294,9 +294,9 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
             return
         rows = in_numpy(rows)
         i, j = np.argwhere(~np.isfinite(rows))[0]
-        name = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))[j]
+        name = getattr(self, "feature_names_in_", np.arange(rows.shape[1])).tolist()[j]
         what = "NaN" if np.isnan(rows[i, j]) else "infinity"
-        raise ValueError(f"row {i}: feature {name!r} is {what}; {FILL_IN}")
+        raise ValueError(f"row {i}: feature {name!r} is {what}; {FILL_IN}, or leave out such rows")
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
         """The names of what `transform` makes.

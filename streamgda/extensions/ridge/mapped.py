@@ -24,7 +24,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils._param_validation import HasMethods, Interval
 
-from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.block import FILL_IN, Block, remedying
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.schema import Schema
 from streamgda.data.blocks.wording import callers_level
@@ -125,6 +125,7 @@ class MappedRidgeClassifier(RidgeClassifier):
 
     # ------------------------------------------------------------------ rows go in
 
+    @remedying(FILL_IN)
     def _read(
         self, read: Read, note: Note | None = None, keep: Keep | None = None, *, is_more: bool = False
     ) -> Reading:
@@ -144,6 +145,7 @@ class MappedRidgeClassifier(RidgeClassifier):
         self._more = sampled.detached()
         return Reading(sampled.statistics)
 
+    @remedying(FILL_IN)
     def _learn_blocks(
         self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: Times | None = None
     ) -> None:

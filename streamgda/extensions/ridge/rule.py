@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
-from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.block import FILL_IN, Block
 from streamgda.data.blocks.labels import positions_by_code
 from streamgda.data.blocks.schema import Columns, Schema
 from streamgda.extensions.devices.rows import DeviceRows
 from streamgda.extensions.ridge.array_api import mapped
-from streamgda.extensions.ridge.features import FILL_IN, RandomFeatures
+from streamgda.extensions.ridge.features import RandomFeatures
 from streamgda.extensions.ridge.maps import MapColumns, MapRule
 from streamgda.extensions.ridge.pytorch import check_device, on_device
 from streamgda.statistics.covariances import Array, CovarianceKind

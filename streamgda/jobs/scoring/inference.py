@@ -19,7 +19,7 @@ from streamgda.data.sources.columns.encoding import KnownDates, by_names
 from streamgda.data.sources.computed import ComputedColumns
 from streamgda.data.sources.conversion import as_source
 from streamgda.models.estimators.classifier import GaussianClassifier, score_rows
-from streamgda.models.estimators.reading import PREDICT_INCOMPLETE
+from streamgda.models.estimators.reading import remedy_to_predict
 from streamgda.models.estimators.scores import RowScores
 from streamgda.models.gaussians.posteriors import Array, largest, posteriors
 from streamgda.models.gaussians.products import TILE_ROWS
@@ -66,7 +66,7 @@ def _check_values(model: Model, block: Block, rows: Array) -> None:
     if model.missing != "raise" and np.isinf(rows).any():
         block.check_no_infinity()
     elif model.missing == "raise" and not np.isfinite(rows).all():
-        with remedying(PREDICT_INCOMPLETE):
+        with remedying(remedy_to_predict(model)):
             block.raise_for_values()
 
 

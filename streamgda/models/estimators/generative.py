@@ -396,7 +396,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         NULL in a row where a number is NULL, NaN, infinite or so large that scores exceed float64, or, in the
         conditional Gaussian model, where a category was not learnt. Probabilities differ from those of
         `predict_proba` by the rounding of the database. Columns of dates are cast to days: DATE, TIMESTAMP
-        and text by ISO 8601. Dates without a time zone are in UTC, whatever the zone of the session is.
+        and text by ISO 8601. Dates without a time zone are in UTC, whatever the zone of the session is. Times
+        of day and durations are to be days: in a view, by ``EXTRACT(EPOCH FROM a) / 86400`` or the like.
         Categories are compared as the collation of their column says: where 'a' and 'A' are equal, as by
         default in MariaDB and SQL Server, they are one. PostgreSQL takes no BOOLEAN for a number: cast it in
         a view.

@@ -86,6 +86,7 @@ class StatisticsLearner(BaseEstimator, ABC):
     """Whether the rule of the statistics maps rows to predict. If not, such rows are mapped already."""
 
     _adding: ClassVar[tuple[str, ...]] = ("missing", "exact")
+    _takes_missing: ClassVar[bool] = True
     """The parameters that say how rows are added up."""
     _told_by_statistics: ClassVar[tuple[str, ...]] = ("half_life",)
     """Parameters on which predictions depend only through the statistics."""

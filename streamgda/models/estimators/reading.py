@@ -26,7 +26,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from streamgda.data.blocks import arrays, labels, wording
-from streamgda.data.blocks.block import LEARN_INCOMPLETE, Block, Missing, check_missing, remedying
+from streamgda.data.blocks.block import FILL_IN, LEARN_INCOMPLETE, Block, Missing, check_missing, remedying
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.records import as_known_table, with_days
 from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns
@@ -44,7 +44,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.missing import Keep, MissingRows, Read, Reading
 
-PREDICT_INCOMPLETE = "let the model predict by the features that are there: set_params(missing='marginal')"
+_PREDICT_INCOMPLETE = "let the model predict by the features that are there: set_params(missing='marginal')"
 
 _LARGEST_INT = 1 << 53  # larger ones may be no float
 
@@ -63,8 +63,13 @@ def one_of(*names: str) -> StrOptions:
 # ---------------------------------------------------------------------- rows to score
 
 
+def remedy_to_predict(model: Any) -> str:
+    """What a model may do about a missing value in a row to score."""
+    return _PREDICT_INCOMPLETE if model._takes_missing else FILL_IN
+
+
 def check_rows(
-    model: Any, X: Any, *, missing: MissingRows | None = None, other_remedy: str = PREDICT_INCOMPLETE
+    model: Any, X: Any, *, missing: MissingRows | None = None, other_remedy: str | None = None
 ) -> NDArray[Any]:
     """Validate rows in memory, and return them as an array that `score_rows` takes.
 
@@ -77,7 +82,8 @@ def check_rows(
     missing : {"raise", "marginal"} or Marginal, optional
         Whether NaN may mark a missing value. If None, the parameter of the model.
     other_remedy : str
-        The remedy for a missing value besides leaving out such rows, in the terms of the caller.
+        The remedy for a missing value besides leaving out such rows, in the terms of the caller; if None,
+        what the model may do.
 
     Raises
     ------
@@ -87,7 +93,7 @@ def check_rows(
     TypeError
         If the rows are not in memory.
     """
-    missing = missing or model.missing
+    missing, other_remedy = missing or model.missing, other_remedy or remedy_to_predict(model)
     if isinstance(X, dict | list) and (numbers := _numbers_of_records(model, X)) is not None:
         return numbers
     if not isinstance(X, np.ndarray):
@@ -242,7 +248,8 @@ def blocks_to_learn(
     check_missing(missing)
     if isinstance(X, dict | list | tuple):
         fills = missing != "raise" or model.missing != "raise"
-        X = arrays.as_table(X) if reset else _records(model, X, fills=fills, remedy=LEARN_INCOMPLETE)
+        remedy = LEARN_INCOMPLETE if model._takes_missing else FILL_IN
+        X = arrays.as_table(X) if reset else _records(model, X, fills=fills, remedy=remedy)
     X = X if isinstance(X, np.ndarray) or lies_elsewhere(X) else in_numpy(X)
     y = y if isinstance(y, np.ndarray) else in_numpy(y)
     sample_weight = None if sample_weight is None else in_numpy(sample_weight)
@@ -380,7 +387,7 @@ def source_to_learn(
     source = source.pinned()
     model._prepare_for(source, scheduler)
     read = partial(resolve_name(JOBS["read"]), source, scheduler=scheduler, progress=progress)
-    refuses = source.missing_rows != "raise" and model.missing == "raise"
+    refuses = source.missing_rows != "raise" and model.missing == "raise" and model._takes_missing
     return remedying(_LEARN_KEPT)(read) if refuses else read
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as pds
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -33,6 +34,16 @@ NOON = datetime(1970, 1, 3, 12)
 def test_each_type_in_days(values, kind, days):
     table = pa.table({"when": pa.array(values, kind), "y": [0, 1]})
     assert accumulate(scan_arrow(table, "y"), "diag").means.ravel().tolist() == days
+
+
+def test_a_time_of_orc_that_nanoseconds_do_not_hold_is_an_error_with_the_remedy(tmp_path):
+    table = pa.table(
+        {"x": [1.0, 2.0], "day": pa.array([0, 253402214400], pa.timestamp("s")), "y": ["a", "b"]}
+    )
+    pyarrow.orc.write_table(table, tmp_path / "a.orc")
+    with pytest.raises(ValueError, match=r"a\.orc: .* leave such a column out, or write it to Parquet"):
+        accumulate(scan(tmp_path, "y"))
+    assert accumulate(scan(tmp_path, "y", exclude=["day"])).n_rows == 2
 
 
 def test_a_null_is_missing_and_a_computed_date_is_a_feature():

@@ -1,5 +1,6 @@
 """Databases compute the same labels and probabilities from the SELECT of a model."""
 
+import datetime
 import json
 
 import dask.dataframe as dd
@@ -242,6 +243,18 @@ def test_dates_are_cast_to_days(dialect, kind):
         found = sorted(ENGINES[dialect](query, table, zone))
         atol = 1e-5 if is_text else 1e-7
         np.testing.assert_allclose([row[2:] for row in found], model.predict_proba(X), rtol=0, atol=atol)
+
+
+def test_times_of_day_and_durations_are_days_that_a_view_makes():
+    times = [datetime.time(i % 24, i * 7 % 60, 5) for i in range(60)]
+    table = pa.table({"started": times, "took": pa.array(np.arange(60) ** 2 * 1000, pa.duration("ms"))})
+    model = GaussianNB().fit(table, np.arange(60) % 24 > 11)
+    with duckdb.connect() as connection:
+        connection.register("stored", table)
+        days = ", ".join(f"EXTRACT(EPOCH FROM {name}) / 86400 AS {name}" for name in table.column_names)
+        connection.sql(f"CREATE VIEW rows AS SELECT {days} FROM stored")
+        found = connection.sql(model.to_sql("rows")).fetchall()
+    np.testing.assert_allclose([row[1:] for row in found], model.predict_proba(table), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -74,11 +74,12 @@ def _csv(kind: ds.CsvFileFormat, file: pa.NativeFile, path: str, types: pa.Schem
     if types is not None:
         convert.include_columns, convert.column_types = types.names, types
     parse = kind.parse_options
+    parse.invalid_row_handler = lambda _: "error"  # pyarrow does not give that back, so no identity tells it
     text = _CountedText(unpacked(file, path), read.encoding)
     reader = pa.csv.open_csv(pa.PythonFile(text, mode="r"), read, parse, convert)
     named = not (read.column_names or read.autogenerate_column_names)
     n_before = read.skip_rows + named + read.skip_rows_after_names
-    is_counted = not (parse.newlines_in_values or parse.escape_char or parse.invalid_row_handler)
+    is_counted = not (parse.newlines_in_values or parse.escape_char)
 
     def batches() -> Iterator[pa.RecordBatch]:
         n_rows = n_before

@@ -75,6 +75,8 @@ _OTHER_KIND = re.compile(r"Column\(/([^/]+)\) changed from \w+ to (\w+)")
 
 _TYPES_OF_JSON = {"string": "string", "boolean": "bool", "number": "double"}
 
+_OF_ORC = "Arrow reads times of ORC from 1677 to 2262: leave such a column out, or write it to Parquet"
+
 
 @refusing_renamed
 def scan(
@@ -284,6 +286,15 @@ def _type_of(value: str) -> str:
     return "string" if moment_of(value) is None else "timestamp[us]"
 
 
+def _untyped(name: str, kind: str) -> str:
+    """What a column of JSON holds that was null in the first block of its file, and the remedy."""
+    remedy = "Write a line with such a value first, or leave the column out"
+    if kind in _TYPES_OF_JSON:
+        declared = f"explicit_schema={{{name!r}: '{_TYPES_OF_JSON[kind]}'}}"
+        remedy = f'Tell by the format what it holds, as "json {declared}"'
+    return f"column {name!r} holds no value in the beginning of the file, and here: {kind}. {remedy}"
+
+
 def _version(storage: Storage, path: str) -> Version:
     with opening(path):
         return retried(partial(storage.version, path), place=path)
@@ -394,16 +405,10 @@ class FileRows(RowGroups):
             )
         line = f"line {n_rows + int(match[1]) + 1}" if (match := _OF_JSON.search(str(error))) else ""
         if match := _OTHER_KIND.search(str(error)):
-            name, kind = match.groups()
             there = _schema_of(self.read_options.storage, self.format, self.path, self.version)
-            if pa.types.is_null(there.field(name).type):
-                remedy = "Write a line with such a value first, or leave the column out"
-                if kind in _TYPES_OF_JSON:
-                    declared = f"explicit_schema={{{name!r}: '{_TYPES_OF_JSON[kind]}'}}"
-                    remedy = f'Tell by the format what it holds, as "json {declared}"'
-                return ValueError(
-                    f"{self.path}, {line}: column {name!r} holds no value in the beginning of the file, and "
-                    f"a value of type {kind} here. {remedy}"
-                )
+            if pa.types.is_null(there.field(match[1]).type):
+                return ValueError(f"{self.path}, {line}: {_untyped(*match.groups())}")
+        if "nanosecond resolution" in str(error):
+            return ValueError(f"{self.path}: {error}. {_OF_ORC}")
         fault: ValueError = pa.ArrowInvalid(f"{line}: {error}" if line else str(error))
         return fault
