@@ -117,7 +117,7 @@ class ClassStatistics(Statistics):
         with self.lock:
             ours, moments = self._labelled, self._labelled.moments
             if (
-                len(block.codes) <= len(block.classes) * moments.kind.has_products
+                not len(block.codes)
                 or isinstance(block.features, MadeColumns)
                 or not self.schema.is_numeric
                 or self.rule is not None
@@ -131,18 +131,22 @@ class ClassStatistics(Statistics):
             ):
                 return False
             places = ours.classes.searchsorted(block.classes)
-            part = moments.take(places)
-            if moments.kind.is_pooled:
-                part.scatter = part.scatter.copy()
-            with np.errstate(over="ignore", invalid="ignore"):
-                add_rows(part, np.arange(len(places)), block, workspace)
+            if moments.kind.has_products and len(block.codes) == len(places):  # one row of each class
+                together = moments.merged(reduce_block(block, moments, workspace), places)
+            else:
+                part = moments.take(places)
+                if moments.kind.is_pooled:
+                    part.scatter = part.scatter.copy()
+                with np.errstate(over="ignore", invalid="ignore"):
+                    add_rows(part, np.arange(len(places)), block, workspace)
+                together = moments.with_rows(places, part)
             added, squares, counts = np.bincount(block.codes), ours.squared_weights, ours.counts.copy()
             if squares is not None or block.weights is not None:
                 of_block = squared_weights(block.codes, block.weights)
                 squares = joined_squares(squares, counts, of_block, added, places)
             counts[places] += added
             self._set_labelled(
-                Labelled(ours.classes, counts, moments.with_rows(places, part), squares),
+                Labelled(ours.classes, counts, together, squares),
                 block.classes,
                 _n_dropped=self._n_dropped + block.n_dropped,
             )
