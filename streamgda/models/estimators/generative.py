@@ -451,10 +451,11 @@ class GenerativeClassifier(GaussianClassifier[G]):
         sklearn.pipeline.Pipeline
             The steps "columns", if features are computed by `with_columns`; "map", and "map_2" and so on if
             there are several; and "model". It predicts rows with the columns that are stored: frames, tables
-            and dicts, in which dates may be text. `evaluate`, `predict_dataset` and the command line take it
-            too. Its `save` is that of the model, and `load` loads it, unless there are maps: pickle, joblib
-            and skops save these. Then its model has no names of features, since transformers answer with
-            arrays. A filter chose rows to learn, and is no step.
+            and dicts, in which dates may be text. Without computed features, these are the features alone, in
+            order, as scikit-learn asks, and maps take no dicts. `evaluate`, `predict_dataset` and the command
+            line take it too. Its `save` is that of the model, and `load` loads it, unless there are maps:
+            pickle, joblib and skops save these. Then its model has no names of features, since transformers
+            answer with arrays. A filter chose rows to learn, and is no step.
 
         Raises
         ------

@@ -242,6 +242,19 @@ def test_rows_without_the_columns_are_refused(sales):
         evaluate(pipeline, scan_arrow(SALES, "y", features=["price"]))
 
 
+def test_other_columns_are_left_out_by_name_or_refused_as_scikit_learn_does(sales):
+    pipeline = LinearDiscriminantAnalysis().fit(sales).as_pipeline(sales)
+    moved = SALES[SALES.columns[::-1]].assign(more=1.0)
+    np.testing.assert_array_equal(pipeline.predict(moved), pipeline.predict(SALES))
+    rows = pd.DataFrame({"u": [1.0, 2.0, 5.0, 7.0], "v": [0.0, 2.0, 1.0, 1.0]})
+    source = scan_arrow(pa.table(rows.assign(y=[0, 0, 1, 1])), "y")
+    for plain in (source, source.map(StandardScaler().fit(rows))):
+        pipeline = GaussianNB().fit(plain).as_pipeline(plain)
+        for other in (rows[["v", "u"]], rows.assign(more=1.0)):
+            with pytest.raises(ValueError, match="The feature names should match"):
+                pipeline.predict(other)
+
+
 @pytest.mark.slow
 def test_damaged_expressions_are_refused_and_crash_nothing(sales):
     pipeline = LinearDiscriminantAnalysis().fit(sales).as_pipeline(sales)
