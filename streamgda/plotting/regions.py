@@ -163,7 +163,11 @@ class DecisionRegionsDisplay(ModelDisplay):
         plane = _Plane(estimator, chosen, values, _features_of(estimator, encoded))
         ellipses = (estimator._among_announced(part, np.nan) for part in plane.ellipses(probabilities))
         means, covariances, squared_radii = ellipses  # NaN for a class of which no row has come
-        points = None if X is None else check_rows(estimator, X, missing="marginal")[:, chosen]
+        points = (
+            None
+            if X is None
+            else check_rows(estimator, X, missing="marginal", accept_sparse=False)[:, chosen]
+        )
         low, high = _extent(means, covariances, squared_radii.max(axis=1), points)
         xx0, xx1 = _grid(xlim or (low[0], high[0]), ylim or (low[1], high[1]), grid_resolution)
         state = finalised(estimator)

@@ -20,6 +20,7 @@ from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.records import with_days
 from streamgda.data.blocks.schema import UNNAMED, Columns, MadeColumns, Schema, schema_in
+from streamgda.data.blocks.sparse import DENSE, SparseRows
 from streamgda.data.blocks.wording import as_html, named
 from streamgda.data.storage import saving
 from streamgda.data.storage.documents import table_digest
@@ -36,6 +37,7 @@ from streamgda.statistics.validation import (
     as_feature_names,
     as_feature_positions,
     check_feature_names,
+    check_memory,
 )
 
 T = TypeVar("T")
@@ -547,10 +549,9 @@ class Statistics(Locked, ABC):
 
     def state_of(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> Self | None:
         """The rows of some blocks as a state of the same kind; None if there are no blocks."""
-        if self.rule is not None:
-            blocks = map(self.rule.assign, blocks)
-            blocks = chain.from_iterable(map(_cut, blocks)) if workspace is None else blocks
-        blocks = iter(blocks)
+        blocks = self._taken(blocks)
+        if self.rule is not None and workspace is None:
+            blocks = chain.from_iterable(map(_cut, blocks))
         first = list(islice(blocks, 2)) if workspace is None else []
         is_of_one_thread, blocks = len(first) < 2 or _is_of_one_thread(first[0]), chain(first, blocks)
         del first  # else it stays in memory until the end
@@ -561,6 +562,35 @@ class Statistics(Locked, ABC):
         for part in in_threads(self._of_group, groups, lambda group: self._n_bytes_of(group[0])):
             together = part if together is None else together._merge(part, owned=True)
         return together
+
+    def _taken(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """The blocks as they are added up: in the classes and features of the rule, and dense where need be.
+
+        Raises
+        ------
+        ValueError
+            If rows are sparse, and sums are exact or features may be missing.
+        MemoryError
+            If the state of sparse rows takes more memory than the machine has.
+        """
+        taken = chain.from_iterable(map(self._sparse_or_dense, blocks))
+        return taken if self.rule is None else map(self.rule.assign, taken)
+
+    def _sparse_or_dense(self, block: Block) -> Iterator[Block]:
+        """The rows of a block, which stay sparse if they are reduced without their zeros."""
+        if not isinstance(block.features, SparseRows):
+            return iter((block,))
+        if self.exact or self.missing != "raise":
+            raise ValueError(f"{type(self).__name__} takes no sparse rows; {DENSE}")
+        if self.rule is not None or not self._keeps_sparse:
+            return block.dense()
+        check_memory(self._n_bytes_of(block), block.n_features, self.covariance_type)
+        return iter((block,))
+
+    @property
+    def _keeps_sparse(self) -> bool:
+        """Whether sparse rows are reduced without their zeros."""
+        return False
 
     def _groups(self, blocks: Iterator[Block]) -> Iterator[list[Block]]:
         """Yield consecutive blocks, so many that merging their states takes a small part of the time."""

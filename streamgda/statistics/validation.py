@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -48,6 +50,24 @@ def as_count(value: Any, name: str) -> int:
     if type(value) is not int or not 0 <= value < 1 << 63:
         raise ValueError(f"{name} is {value!r} where a whole number is due")
     return value
+
+
+def physical_memory() -> float:
+    """How many bytes of memory the machine has; infinity if that is not known."""
+    if not hasattr(os, "sysconf"):
+        return math.inf
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check_memory(n_bytes: int, n_features: int, covariance_type: str) -> None:
+    """Raise MemoryError if a state of so many bytes, and twice as much beside it, exceed the memory."""
+    if 3 * n_bytes > physical_memory():
+        raise MemoryError(
+            f"{n_features:,} features need {n_bytes / 1e9:,.1f} GB for a state of type {covariance_type!r}, "
+            f"and twice as much to add states up; this machine has {physical_memory() / 1e9:,.1f} GB. "
+            "Hash them to fewer features, as by HashingVectorizer(n_features=2**11)"
+            + ("" if covariance_type == "diag" else "; or keep the type 'diag', which GaussianNB needs")
+        )
 
 
 def check_whole(value: Any, name: str, least: int) -> None:

@@ -33,6 +33,7 @@ from streamgda.data.blocks.dates import datetimes_of, days, is_date
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import Part, rows_of_parts
 from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns, Schema, column_of, is_time
+from streamgda.data.blocks.sparse import SparseRows, is_sparse
 from streamgda.data.blocks.wording import RowError
 from streamgda.data.registry import LISTS
 
@@ -382,6 +383,7 @@ def array_blocks(
         If X is not a matrix of numbers, if lengths differ, or if labels are not integers, strings or bools.
     """
     try:
+        X = SparseRows.of(X) if is_sparse(X) else X
         made = None if isinstance(X, np.ndarray) or not isinstance(X, MadeColumns) else X
         if type(X) is not np.ndarray and made is None:
             dates = dates or date_columns(X)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from streamgda.data.blocks import labels
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.schema import UNNAMED, Columns, Lists, MadeColumns, Schema
+from streamgda.data.blocks.sparse import SparseRows
 
 Matrix = NDArray[Any]
 Column = NDArray[Any]
@@ -205,10 +206,23 @@ class Block:
         rows = rows_of(self.features, slice(start, stop))
         if isinstance(rows, np.ndarray):
             return np.ascontiguousarray(rows, dtype=np.float64)
+        if isinstance(rows, SparseRows):
+            return rows.dense()
         matrix = np.empty((len(rows[0]), len(rows)))
         for j, column in enumerate(rows):
             matrix[:, j] = column
         return matrix
+
+    def dense(self) -> Iterator[Block]:
+        """Yield sparse rows with their zeros, in blocks of the usual size."""
+        for block in self.cut(rows_per_block(self.n_features, len(self.classes))):
+            yield replace(block, features=block.matrix(0, len(block.codes)))
+
+    def values(self, rows: slice) -> Any:
+        """The features of some rows to be scored: in CSR if they are sparse, else as a matrix."""
+        if isinstance(self.features, SparseRows):
+            return self.features.rows(rows).csr
+        return self.matrix(rows.start, rows.stop)
 
     def of_numbers(self) -> Block:
         """The rows with their columns of numbers alone; ValueError if there is none."""
@@ -275,15 +289,20 @@ class Block:
                 f"from {self.row_name(0)} on. Divide them by a power of ten first"
             )
         row = int(np.argmin(finite))
-        index = next(j for j, column in enumerate(_columns(self.features)) if not np.isfinite(column[row]))
+        one = rows_of(self.features, slice(row, row + 1))
+        values = _columns(one.dense() if isinstance(one, SparseRows) else one)
+        index = next(j for j, column in enumerate(values) if not np.isfinite(column[0]))
         feature = f"{self.row_name(row)}: feature {self.feature_name(index)}"
-        if np.isnan(_columns(self.features)[index][row]):
+        if np.isnan(values[index][0]):
             raise MissingValueError(f"{feature} is NaN or null", other_remedy)
         raise ValueError(f"{feature} is infinity. {_LEAVE_OUT}")
 
     def lacks_numbers(self) -> bool:
         """Whether a number is missing in any row. A missing text is a value like others."""
-        columns = [self.features] if isinstance(self.features, np.ndarray) else _numbers(self.features)
+        features = self.features
+        if isinstance(features, SparseRows):
+            return bool(np.isnan(features.csr.data).any())
+        columns = [features] if isinstance(features, np.ndarray) else _numbers(features)
         return any(column.dtype.kind == "f" and bool(np.isnan(column).any()) for column in columns)
 
     def check_no_infinity(self) -> None:
@@ -427,6 +446,8 @@ def _finite_rows(features: Features) -> NDArray[np.bool_]:
     """Which rows have neither NaN nor infinity."""
     if isinstance(features, np.ndarray):
         return np.asarray(np.isfinite(features).all(axis=1))
+    if isinstance(features, SparseRows):
+        return features.are_finite()
     finite = np.isfinite(features[0])
     for column in _numbers(features)[1:]:
         finite &= np.isfinite(column)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from streamgda.data.blocks.schema import UNNAMED, MadeColumns
 from streamgda.models.estimators.libraries import in_double, on_host, to_place_of
+from streamgda.models.estimators.reading import check_plain
 from streamgda.statistics.floating.moments import Moments, two_sum
 
 _VALUES_AT_ONCE = 1 << 25  # 256 MB, of which there are up to five at once
@@ -27,9 +28,7 @@ def rows_to_learn(model: Any, X: Any, *, reset: bool, min_rows: int) -> DeviceRo
     ValueError
         If the model learns on the host alone, the rows are not of its features, or the device has no float64.
     """
-    for name, usual in {"exact": False, "missing": "raise", "covariance_estimator": None}.items():
-        if getattr(model, name) != usual:
-            raise ValueError(f"rows on a device are learnt with {name}={usual!r} alone; give them in NumPy")
+    check_plain(model, "rows on a device", "give them in NumPy")
     X = X.detach() if hasattr(X, "detach") else X
     rows = validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
     return DeviceRows(rows)

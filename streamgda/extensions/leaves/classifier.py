@@ -20,12 +20,7 @@ from streamgda.extensions.leaves.rule import LeafRows
 from streamgda.extensions.leaves.solver import LeafRidge
 from streamgda.extensions.leaves.state import LeafStatistics
 from streamgda.extensions.ridge.calibration import Calibrated, HeldOutScores
-from streamgda.extensions.ridge.mapped import (
-    MappedRidgeClassifier,
-    fitted_to_sample,
-    physical_memory,
-    rows_of_map,
-)
+from streamgda.extensions.ridge.mapped import MappedRidgeClassifier, fitted_to_sample, rows_of_map
 from streamgda.extensions.ridge.sampled import RowSample
 from streamgda.extensions.ridge.scores import LinearScores
 from streamgda.extensions.subclasses.sampled import keys_of
@@ -35,6 +30,7 @@ from streamgda.models.gaussians.posteriors import order_of
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
 from streamgda.statistics.kernels import count_pairs
+from streamgda.statistics.validation import physical_memory
 
 _ALPHAS = (30.0, 10.0, 3.0, 1.0, 0.3)
 _USUAL = 3.0

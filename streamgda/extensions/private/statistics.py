@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from streamgda.data.blocks.arrays import array_blocks, column_names, with_columns
 from streamgda.data.blocks.labels import Labels, as_labels, counting_only, kind_of
+from streamgda.data.blocks.sparse import DENSE, is_sparse
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.columns.types import label_kind
@@ -181,6 +182,8 @@ def _features(
         check_known(names, known, repr(source) if y is None else "the data frame")
         data = data.with_features(names) if y is None else with_columns(data, list(names))
         n_features = d
+    if is_sparse(data):
+        raise TypeError(f"rows are clipped with their zeros; {DENSE}")
     if getattr(data, "encoded", ()):
         raise TypeError(f"{source!r} has features that are no numbers: {list(data.encoded)}; leave them out")
     if n_features not in {None, d}:

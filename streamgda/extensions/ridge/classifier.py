@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from streamgda.data.blocks.block import FILL_IN, checked_weights, remedying
 from streamgda.data.blocks.labels import positions_among
+from streamgda.data.blocks.sparse import is_sparse
 from streamgda.data.blocks.wording import callers_level
 from streamgda.extensions.ridge.calibration import Calibrated, HeldOutScores, Method
 from streamgda.extensions.ridge.path import RidgePath, RidgeRegression, share_path
@@ -320,6 +321,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
         """
         if method not in ("auto", "temperature", "softmax"):
             raise ValueError(f"method is 'auto', 'temperature' or 'softmax'; got {method!r}")
+        X = X.toarray() if is_sparse(X) else X
         rows: Array = np.asarray(check_rows(self, X), dtype=np.float64)
         check_consistent_length(rows, y, sample_weight)
         with at_one_moment(self):

@@ -6,8 +6,6 @@ scores are calibrated.
 
 from __future__ import annotations
 
-import math
-import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -260,13 +258,6 @@ def _first_blocks(source: Source, splits: Sequence[Split], each: int) -> Iterato
             n_rows += len(block.codes)
             if n_rows >= each:
                 break
-
-
-def physical_memory() -> float:
-    """How many bytes of memory the machine has; infinity if that is not known."""
-    if not hasattr(os, "sysconf"):
-        return math.inf
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def fitted_to_sample(features: Any, schema: Schema, X: Array, y: Labels) -> tuple[Any, Schema]:

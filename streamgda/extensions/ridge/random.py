@@ -13,17 +13,13 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from streamgda.data.blocks.block import Block
 from streamgda.extensions.ridge.calibration import Calibrated, HeldOutScores
 from streamgda.extensions.ridge.features import RandomFeatures
-from streamgda.extensions.ridge.mapped import (
-    MappedRidgeClassifier,
-    fitted_to_sample,
-    physical_memory,
-    rows_of_map,
-)
+from streamgda.extensions.ridge.mapped import MappedRidgeClassifier, fitted_to_sample, rows_of_map
 from streamgda.extensions.ridge.path import RidgePath, RidgeRegression
 from streamgda.extensions.ridge.pytorch import is_there
 from streamgda.extensions.ridge.rule import MappedRows
 from streamgda.models.estimators.reading import one_of
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.validation import physical_memory
 
 _FEATURES_BY_ROWS = ((5_000, 1_000), (200_000, 2_000), (float("inf"), 4_000))
 _USUAL = 2_000  # random features, where the number of rows is not known

@@ -27,8 +27,8 @@ from streamgda.extensions.ridge.features import RandomFeatures
 from streamgda.extensions.ridge.maps import MapColumns, MapRule
 from streamgda.extensions.ridge.pytorch import check_device, on_device
 from streamgda.statistics.covariances import Array, CovarianceKind
-from streamgda.statistics.floating.moments import Moments, two_sum
-from streamgda.statistics.floating.reduction import Accumulation, sums_of_weights
+from streamgda.statistics.floating.moments import Moments, sums_of_weights, two_sum
+from streamgda.statistics.floating.reduction import Accumulation
 from streamgda.statistics.kernels import Singles, Workspace
 from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.labelled import Labelled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -15,7 +16,7 @@ from streamgda.extensions.ridge.calibration import Calibrated
 from streamgda.extensions.ridge.features import RandomFeatures
 from streamgda.extensions.ridge.path import RidgePath
 from streamgda.models.gaussians.posteriors import order_of
-from streamgda.models.gaussians.products import multiply_rows
+from streamgda.models.gaussians.products import is_near_zero, multiply_deviations
 from streamgda.models.gaussians.whitening import Reason
 from streamgda.statistics.covariances import Array
 
@@ -59,6 +60,11 @@ class LinearScores:
     why_none = common = regularisation = None
     singular: ClassVar[Mapping[int, Reason]] = MappingProxyType({})
 
+    @cached_property
+    def takes_sparse(self) -> bool:
+        """Whether rows in CSR are scored by their stored values."""
+        return self.features is None and is_near_zero(self.centre, self.slopes)
+
     @property
     def linear_terms(self) -> tuple[Array, Array, Array]:
         """Centre, slopes and intercepts, for rows that have been mapped."""
@@ -78,8 +84,8 @@ class LinearScores:
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def _of_mapped(self, X: NDArray[np.floating], out: Array | None = None) -> Array:
-        scores = multiply_rows(X - self.centre, self.slopes, order_of(len(self.intercepts)), out)
+    def _of_mapped(self, X: Any, out: Array | None = None) -> Array:
+        scores = multiply_deviations(X, self.centre, self.slopes, order_of(len(self.intercepts)), out)
         scores += self.intercepts
         return scores
 

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from streamgda.data.blocks.block import Block, remedying
 from streamgda.data.blocks.labels import position_of
 from streamgda.data.blocks.schema import MadeColumns
+from streamgda.data.blocks.sparse import SparseRows
 from streamgda.data.blocks.wording import RowError, check_known, counted, listed
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.columns.encoding import KnownDates, by_names
@@ -31,7 +32,9 @@ _ELEMENTS_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
 def slices_of(block: Block, n_scores: int) -> list[slice]:
     """Slices of a block whose values and scores take at most 2 MB each, or the fewest rows scored at once."""
-    size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, n_scores))
+    features = block.features
+    n_columns = features.n_columns if isinstance(features, SparseRows) else block.n_features
+    size = max(1, _ELEMENTS_AT_ONCE // max(n_columns, n_scores))
     size = -(-size // TILE_ROWS) * TILE_ROWS  # whole tiles, which need no padding
     n_rows = len(block.codes)
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
@@ -50,7 +53,7 @@ def score_slice(model: Model, block: Block, where: slice) -> Iterator[RowScores]
     if isinstance(columns, MadeColumns) and not schema.is_numeric:
         rows = columns.rows(where).encoded(schema)
     else:
-        rows = block.matrix(where.start, where.stop)
+        rows = block.values(where)
     if not np.isfinite(rows.sum()):
         _check_values(model, block, rows)
     try:

@@ -17,6 +17,7 @@ from sklearn.utils import check_scalar
 
 from streamgda.data.blocks.block import Block, mixed
 from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.sparse import SparseRows, is_sparse
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.sources.splits import ScorableSplit, group_into_tasks
@@ -154,7 +155,8 @@ def estimate_priors(
             raise ValueError(f"there is nothing to estimate from: {source!r} has no rows")
     else:
         rows = check_rows(model, X)
-        block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8))
+        features = SparseRows(rows) if is_sparse(rows) else rows
+        block = Block(features, np.zeros(1, np.int64), np.zeros(rows.shape[0], np.uint8))
         sample = _sample_of(model, block, max_rows)
     return _estimate(model, sample.posterior)
 

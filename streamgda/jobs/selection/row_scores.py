@@ -34,8 +34,8 @@ class ModelScorer:
 
     def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
         """Score rows by the densities that the model predicts by."""
-        scores = np.empty((len(rows), len(self.state.classes)), order="F")
-        joint = np.empty(len(rows)) if log_joint else None
+        scores = np.empty((len(truth), len(self.state.classes)), order="F")
+        joint = np.empty(len(truth)) if log_joint else None
         for part in score_finalised(self.state, rows, self.missing):
             scores[part.positions] = part.posterior_scores
             if joint is not None:
@@ -126,7 +126,7 @@ def _score_block(
     truth = positions[block.codes]
     weights = block.row_weights
     for where in slices_of(block, len(classes)):
-        rows = block.matrix(where.start, where.stop)
+        rows = block.values(where)
         for number, (scorer, kinds) in models.items():
             if number in held_out.failures:
                 continue

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.storage.paths import Path
@@ -261,7 +261,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
                 states = FoldStatistics(empty, rule) if former is None else former.copy()
                 arrived = getattr(self, "_n_arrived", 0)
                 states.update_blocks(source.blocks(arrived))
-                self.__dict__ = self._after(states, 1, arrived + len(source.rows)).__dict__
+                self.__dict__ = self._after(states, 1, arrived + _num_samples(source.rows)).__dict__
                 return self
         return self.partial_fit(X, y, sample_weight)  # another thread has replaced the statistics
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils.validation import _num_samples
 
 from streamgda.data.blocks import arrays
 from streamgda.data.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
@@ -66,7 +67,7 @@ class HashedKFold(BaseCrossValidator):
         return self.n_splits
 
     def _iter_test_indices(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[NDArray[Any]]:
-        folds = self.folds(len(X), groups)
+        folds = self.folds(_num_samples(X), groups)
         return (np.flatnonzero(folds == fold) for fold in range(self.n_splits))
 
     def folds(self, n_rows: int, groups: Any = None) -> NDArray[np.uint16]:
@@ -221,7 +222,7 @@ def _folds_by_splitter(cv: Any, X: Any, y: Any, groups: Any) -> NDArray[np.int64
         raise TypeError(
             f"{type(cv).__name__} needs rows in memory; of a source, name the column of folds: fold=..."
         )
-    folds = np.full(len(X), ALWAYS_TRAINING)
+    folds = np.full(_num_samples(X), ALWAYS_TRAINING)
     for number, (training, test) in enumerate(cv.split(X, y, groups)):
         if (folds[test] != ALWAYS_TRAINING).any() or len(training) + len(test) != len(folds):
             raise ValueError(
@@ -308,7 +309,7 @@ class ArraySource(Source):
         self.encoding = encoding
 
     def __repr__(self) -> str:
-        return f"<rows in memory: {len(self.rows)}>"
+        return f"<rows in memory: {_num_samples(self.rows)}>"
 
     def with_groups(self, column: str) -> ArraySource:
         """The same rows, grouped by a column of the frame. This column is then not a feature."""
@@ -335,7 +336,7 @@ class _Rows(Split):
     """All the rows of a source in memory."""
 
     def __init__(self, source: ArraySource) -> None:
-        self._source, self.n_rows = source, len(source.rows)
+        self._source, self.n_rows = source, _num_samples(source.rows)
 
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""

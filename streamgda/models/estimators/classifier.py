@@ -337,10 +337,10 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             nonlocal result
             part = view(scores)
             if result is None:  # in the first block, before there are threads
-                result = np.empty((len(rows), *part.shape[1:]), dtype=part.dtype)
+                result = np.empty((rows.shape[0], *part.shape[1:]), dtype=part.dtype)
             result[scores.positions] = part
 
-        score_each(write, score_rows(self, rows), len(rows))
+        score_each(write, score_rows(self, rows), rows.shape[0])
         assert result is not None  # check_rows raises if there are no rows
         return result
 
@@ -418,9 +418,9 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """
         rows = reading.check_rows(self, X)
         state = finalised(self)
-        result = np.empty((len(rows), len(state.classes)))
+        result = np.empty((rows.shape[0], len(state.classes)))
         blocks = score_finalised(state, rows, self.missing)
-        score_each(lambda scores: scores.write_probabilities(result), blocks, len(rows))
+        score_each(lambda scores: scores.write_probabilities(result), blocks, rows.shape[0])
         return result
 
     @rows_anywhere(columns=class_labels)

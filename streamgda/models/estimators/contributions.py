@@ -273,7 +273,7 @@ def names_of_rows(model: Any) -> Any:
 @rows_anywhere(columns=lambda model: [*names_of_rows(model), "base"])
 def contributions(model: Any, X: Any, *, label: Any, against: Any) -> Array:
     """The contributions of features to the log-odds of two classes, and last the base value: (n, p + 1)."""
-    rows = check_rows(model, X)
+    rows = check_rows(model, X, accept_sparse=False)
     with at_one_moment(model):
         own = Contributions.of(model)
         pair = _positions(model, own.state, label, against)

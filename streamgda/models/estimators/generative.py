@@ -146,8 +146,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         array([[2.  , 2.58],
                [5.77, 1.  ]])
         """
-        rows = check_rows(self, X, missing="marginal")
-        completed = rows.astype(np.float64)
+        rows = check_rows(self, X, missing="marginal", accept_sparse=False)
+        completed: Array = rows.astype(np.float64)
 
         def fill(scores: RowScores) -> None:
             if isinstance(scores.positions, slice) or scores.rows.shape[1] == rows.shape[1]:
@@ -568,7 +568,7 @@ def _squared_distances(
     state: Finalised[Any], rows: NDArray[Any], missing: MissingRows, codes: NDArray[np.intp] | None = None
 ) -> Array:
     """The squared distances of rows from all classes, (n_rows, K); or from those given by `codes`."""
-    result = np.empty((len(rows), len(state.classes)) if codes is None else len(rows))
+    result = np.empty((rows.shape[0], len(state.classes)) if codes is None else rows.shape[0])
 
     def write(scores: RowScores) -> None:
         some = scores.positions
@@ -576,7 +576,7 @@ def _squared_distances(
             scores.squared_distances if codes is None else scores.own_squared_distances(codes[some])
         )
 
-    score_each(write, score_finalised(state, rows, missing, codes), len(rows))
+    score_each(write, score_finalised(state, rows, missing, codes), rows.shape[0])
     return result
 
 

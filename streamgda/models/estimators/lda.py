@@ -37,7 +37,7 @@ from streamgda.models.estimators.view import Predictive
 from streamgda.models.gaussians.axes import Projection
 from streamgda.models.gaussians.components import between_covariance, pooled_covariance
 from streamgda.models.gaussians.posteriors import decisions
-from streamgda.models.gaussians.products import multiply_rows
+from streamgda.models.gaussians.products import multiply_deviations
 from streamgda.models.gaussians.shared import SharedGaussians
 from streamgda.models.gaussians.whitening import Correlations, Whitening
 from streamgda.statistics.base import Statistics
@@ -283,13 +283,13 @@ class LinearDiscriminantAnalysis(
         with at_one_moment(self):
             scalings, state = self._components, finalised(self)
         centre = state.gaussians.centre
-        projected = np.empty((len(rows), scalings.shape[1]), dtype=self._types.of_products(rows))
+        projected = np.empty((rows.shape[0], scalings.shape[1]), dtype=self._types.of_products(rows))
         shift = centre @ scalings if self.solver == "eigen" else 0.0  # with "svd", components stay centred
 
         def project(scores: RowScores) -> None:
-            projected[scores.positions] = multiply_rows(scores.rows - centre, scalings) + shift
+            projected[scores.positions] = multiply_deviations(scores.rows, centre, scalings) + shift
 
-        score_each(project, score_finalised(state, rows, "raise"), len(rows))
+        score_each(project, score_finalised(state, rows, "raise"), rows.shape[0])
         return projected
 
     @property

@@ -39,6 +39,7 @@ from streamgda.models.estimators.reading import (
     check_announced,
     check_holds_products,
     keeping_reads,
+    needs_dense,
     note_read,
     one_of,
     reading_blocks,
@@ -133,6 +134,11 @@ class StatisticsLearner(BaseEstimator, ABC):
         for name in OPTIONS:
             if isinstance(option := getattr(self, name, None), Option):
                 option.check(self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = needs_dense(self) is None
+        return tags
 
     # ------------------------------------------------------------------ what an estimator learns
 

@@ -23,13 +23,20 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _check_n_features,
+    check_array,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from streamgda.data.blocks import arrays, labels, wording
 from streamgda.data.blocks.block import FILL_IN, LEARN_INCOMPLETE, Block, Missing, check_missing, remedying
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.records import as_known_table, with_days
 from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns
+from streamgda.data.blocks.sparse import DENSE, SparseRows, is_sparse
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import known_columns, learnt_columns
@@ -69,9 +76,17 @@ def remedy_to_predict(model: Any) -> str:
 
 
 def check_rows(
-    model: Any, X: Any, *, missing: MissingRows | None = None, other_remedy: str | None = None
-) -> NDArray[Any]:
-    """Validate rows in memory, and return them as an array that `score_rows` takes.
+    model: Any,
+    X: Any,
+    *,
+    missing: MissingRows | None = None,
+    other_remedy: str | None = None,
+    accept_sparse: bool = True,
+) -> Any:
+    """Validate rows in memory, and return them as `score_rows` takes them: an array, or in CSR if sparse.
+
+    Rows are of one of four kinds: columns of a table that the model has encoded, sparse rows, numbers that
+    need no check but that they are finite, and all others, which scikit-learn validates.
 
     Parameters
     ----------
@@ -84,6 +99,8 @@ def check_rows(
     other_remedy : str
         The remedy for a missing value besides leaving out such rows, in the terms of the caller; if None,
         what the model may do.
+    accept_sparse : bool
+        Whether the caller takes rows in CSR.
 
     Raises
     ------
@@ -91,33 +108,50 @@ def check_rows(
         If a value is infinite, or NaN and `missing` is "raise"; or if the features are not those of
         the model.
     TypeError
-        If the rows are not in memory.
+        If the rows are not in memory, or sparse where they must be dense.
     """
     missing, other_remedy = missing or model.missing, other_remedy or remedy_to_predict(model)
     if isinstance(X, dict | list) and (numbers := _numbers_of_records(model, X)) is not None:
         return numbers
     if not isinstance(X, np.ndarray):
-        if lies_elsewhere(X):
-            raise TypeError(
-                "rows on a device are taken by fit, partial_fit and predictions; give them in NumPy here"
-            )
-        are_records = isinstance(X, dict | list | tuple)
-        records = partial(_records, fills=missing != "raise", remedy=other_remedy)
-        X = records(model, X) if are_records else in_numpy(X)
-        check_batch(X, _OR_PREDICTED)
+        X = _in_memory(model, X, missing, other_remedy, accept_sparse=accept_sparse)
     check_has_learnt(model)
-    if not isinstance(X, np.ndarray) or X.dtype == object:
-        X = _of_one_list(model, X)
-    if not model.statistics_.schema_of_rows.is_numeric:
-        X = _columns_of(model, arrays.with_places(X, model.statistics_.schema_of_rows))
-        X = X.encoded(model.statistics_.schema_of_rows)
+    schema = model.statistics_.schema_of_rows
+    if not schema.is_numeric:
+        X = _columns_of(model, arrays.with_places(X, schema)).encoded(schema)
         return _checked_values(model, partial(check_array, X, estimator=model), missing, other_remedy)
+    if is_sparse(X):
+        return _checked_sparse(model, X)
+    X = _of_one_list(model, X)
     valid = _valid_rows(model, X)
     if valid is not None:
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(valid.sum()) or (missing != "raise" and not np.isinf(valid).any()):
                 return valid
     return _validated(model, X, missing, other_remedy)
+
+
+def _validated_sparse(model: Any, X: Any, *, min_rows: int = 1) -> Any:
+    """Sparse rows, which have no names of features, as scikit-learn takes them for a fitted model."""
+    _check_n_features(model, X, reset=False)
+    options: dict[str, Any] = {"ensure_all_finite": False, "ensure_min_samples": min_rows}
+    return check_array(X, accept_sparse="csr", estimator=model, **options)
+
+
+def _in_memory(model: Any, X: Any, missing: MissingRows, other_remedy: str, *, accept_sparse: bool) -> Any:
+    """Rows as a frame, or an array of NumPy or SciPy; TypeError for those that are not in memory."""
+    if lies_elsewhere(X):
+        raise TypeError(
+            "rows on a device are taken by fit, partial_fit and predictions; give them in NumPy here"
+        )
+    if isinstance(X, dict | list | tuple):
+        X = _records(model, X, fills=missing != "raise", remedy=other_remedy)
+    else:
+        X = in_numpy(X)
+    check_batch(X, _OR_PREDICTED)
+    if is_sparse(X) and not accept_sparse:
+        raise TypeError(f"rows are needed here with their zeros; {DENSE}")
+    return X
 
 
 def _numbers_of_records(model: Any, X: dict[Any, Any] | list[Any]) -> NDArray[Any] | None:
@@ -140,6 +174,16 @@ def _numbers_of_records(model: Any, X: dict[Any, Any] | list[Any]) -> NDArray[An
             most = _LARGEST_INT if int in kinds else np.finfo(np.float64).max
             return numbers if np.abs(numbers).max() <= most else None  # nor NaN
     return None
+
+
+def _checked_sparse(model: Any, X: Any) -> Any:
+    """Sparse rows in CSR, validated by scikit-learn; errors name the first value that is not finite."""
+    rows = SparseRows.of(_validated_sparse(model, X))
+    if not np.isfinite(rows.csr.data).all():
+        names = model.statistics_.schema_of_rows.feature_names
+        block = Block(rows, np.zeros(1, np.int64), np.zeros(rows.n_rows, np.uint8), feature_names=names)
+        block.raise_for_values(other_remedy=f"{DENSE}, and {remedy_to_predict(model)}")
+    return rows.csr
 
 
 def _records(model: Any, X: Any, *, fills: bool, remedy: str) -> Any:
@@ -178,7 +222,7 @@ def _validated(model: Any, X: Any, missing: MissingRows, other_remedy: str) -> N
 def _of_one_list(model: Any, X: Any) -> Any:
     """Rows as a matrix, if a model has learnt one column of lists and nothing else; else as they are."""
     known = model.statistics_.schema_of_rows
-    if not are_of_one_list(known):
+    if (type(X) is np.ndarray and X.dtype != object) or not are_of_one_list(known):
         return X
     return np.asarray(X) if isinstance(X, list | tuple) else arrays.with_places(X, known)
 
@@ -258,8 +302,7 @@ def blocks_to_learn(
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
     check_no_name(y)
     is_known = not reset and model.statistics_.schema_of_rows.is_numeric
-    may_hold_lists = is_known and (not isinstance(X, np.ndarray) or X.dtype == object)
-    X = _of_one_list(model, X) if may_hold_lists else X
+    X = _of_one_list(model, X) if is_known else X
     rows: Any = _valid_rows(model, X) if is_known else None
     dates: tuple[str, ...] = ()
     if rows is None:
@@ -296,7 +339,7 @@ def missing_for(model: Any, missing: Missing) -> Missing:
 
 
 def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
-    """The rows as an array, or as columns of numbers and codes if some have categories."""
+    """The rows as an array; or as made columns if they are sparse, on a device, or some have categories."""
     X = arrays.with_places(X, UNNAMED if reset else model.statistics_.schema_of_rows)
     if not reset and not model.statistics_.schema_of_rows.is_numeric:
         return _columns_of(model, X)
@@ -305,10 +348,28 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
         return made
     if lies_elsewhere(X):
         return resolve_name(DEVICES["learn"])(model, X, reset=reset, min_rows=min_rows)
+    how: dict[str, Any] = {"ensure_all_finite": False, "ensure_min_samples": min_rows}
+    if is_sparse(X):
+        check_plain(model, "sparse rows", DENSE)
+        if not reset:
+            return SparseRows.of(_validated_sparse(model, X, min_rows=min_rows))
+        return SparseRows.of(validate_data(model, X, accept_sparse="csr", **how))
     X = arrays.readable(arrays.as_table(X) if reset else _with_known_columns(model, X))
     if model.exact:
         arrays.check_no_rounding(X)
-    return validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
+    return validate_data(model, X, reset=reset, **how)
+
+
+def check_plain(model: Any, rows: str, remedy: str) -> None:
+    """Raise ValueError if a parameter needs dense rows in NumPy, and name a remedy."""
+    if (usual := needs_dense(model)) is not None:
+        raise ValueError(f"{rows} are learnt with {usual} alone; {remedy}")
+
+
+def needs_dense(model: Any) -> str | None:
+    """The usual value of a parameter by which the model needs dense rows in NumPy; None if there is none."""
+    usual = {"exact": False, "missing": "raise", "covariance_estimator": None}
+    return next((f"{name}={value!r}" for name, value in usual.items() if getattr(model, name) != value), None)
 
 
 def encoded_columns(X: Any, encoding: Encoding | None) -> MadeColumns | None:

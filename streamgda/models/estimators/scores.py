@@ -160,9 +160,15 @@ class RowScores:
     values: RowValues
 
     @cached_property
-    def rows(self) -> Array:
-        """The observed features as float64, in C order: bits of sums depend on the order in memory."""
-        values = self.values
+    def rows(self) -> Any:
+        """The observed features as float64, in C order: bits of sums depend on the order in memory.
+
+        Sparse rows stay in CSR if the densities take such.
+        """
+        values: Any = self.values
+        if not isinstance(values, np.ndarray):
+            values = values.astype(np.float64)
+            return values if self.gaussians.takes_sparse else values.toarray()
         if values.dtype.itemsize > 8:  # long doubles, of which some may be beyond float64
             with np.errstate(over="ignore"):
                 values = values.astype(np.float64)
@@ -271,7 +277,7 @@ class RowScores:
     @property
     def log_odds(self) -> Array:
         """Ln p(k | x) / (1 − p(k | x)): (n, K)."""
-        return posteriors_and_odds(self.posterior_scores, np.zeros(len(self.rows), np.intp))[1]
+        return posteriors_and_odds(self.posterior_scores, np.zeros(self.rows.shape[0], np.intp))[1]
 
     def best(self, n_best: int = 1) -> NDArray[np.intp]:
         """The positions of the most likely classes among all classes, the predicted one first: (n, n_best).
@@ -297,7 +303,7 @@ class RowScores:
     @property
     def distance(self) -> Array:
         """The Mahalanobis distance from the mean of the predicted class: (n,)."""
-        squared_distances = self.squared_distances[np.arange(len(self.rows)), self.codes]
+        squared_distances = self.squared_distances[np.arange(len(self.codes)), self.codes]
         return np.sqrt(np.maximum(squared_distances, 0.0))
 
     def _calibrated(self, scores: Array) -> Array:
@@ -312,7 +318,7 @@ class RowScores:
 
 
 def score_finalised(
-    state: Finalised[Any], rows: RowValues, missing: MissingRows, codes: NDArray[np.intp] | None = None
+    state: Finalised[Any], rows: Any, missing: MissingRows, codes: NDArray[np.intp] | None = None
 ) -> Iterator[RowScores]:
     """Yield the scores of rows, block by block. All predictions, in memory and out of core, use this path.
 
@@ -320,7 +326,7 @@ def score_finalised(
     ----------
     state : Finalised
         The densities of a model, which can be sent to other processes without the statistics.
-    rows : ndarray of shape (n_rows, n_features)
+    rows : ndarray or csr_array of shape (n_rows, n_features)
         Numbers in the order of the features, as `check_rows` returns them.
     missing : {"raise", "marginal"} or Marginal
         Whether NaN may mark a missing value.
@@ -329,15 +335,18 @@ def score_finalised(
     """
     is_product = not state.densities.scores_from_distances
     fewest = _FEWEST_OF_PRODUCTS if is_product else _FEWEST_OF_DISTANCES
+    n_values = rows.shape[1]
+    if state.densities.takes_sparse and not isinstance(rows, np.ndarray):
+        n_values = 1 + rows.nnz // rows.shape[0]
     n_scores = len(state.classes) if codes is None else 1
     most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // n_scores
-    size = min(max(_VALUES_PER_BLOCK // rows.shape[1], fewest), most)
+    size = min(max(_VALUES_PER_BLOCK // n_values, fewest), most)
     size = max(1, -(-size // TILE_ROWS)) * TILE_ROWS
     with np.errstate(over="ignore", invalid="ignore"):
-        may_lack = missing != "raise" and bool(np.isnan(rows.sum()))
+        may_lack = missing != "raise" and isinstance(rows, np.ndarray) and bool(np.isnan(rows.sum()))
     if not may_lack:
         order = None if codes is None else np.argsort(codes, kind="stable")
-        for start in range(0, len(rows), size):
+        for start in range(0, rows.shape[0], size):
             some = slice(start, start + size) if order is None else order[start : start + size]
             yield RowScores(state, state.densities, some, rows[some])
         return
@@ -354,7 +363,7 @@ def score_each(call: Callable[[RowScores], object], blocks: Iterator[RowScores],
     """Call a function of the scores of each block of `n_rows` rows: of all but the first, in threads."""
     first = next(blocks)
     call(first)
-    n_rows -= len(first.values)
+    n_rows -= first.values.shape[0]
     del first  # else it stays in memory until the end
     if n_rows:
         deque(in_threads(call, blocks), maxlen=0)

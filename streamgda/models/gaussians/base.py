@@ -63,11 +63,16 @@ class Densities(ABC):
             """The positions of classes without a density, and the reason of each."""
 
         @property
+        def takes_sparse(self) -> bool:
+            """Whether scores of rows in CSR are products of their stored values; else rows must be dense."""
+
+        @property
         def linear_terms(self) -> tuple[Array, Array, Array] | None:
             """A centre (d,), slopes (d, K) and intercepts (K,), if scores are linear in x − centre."""
 
     else:
         scores_from_distances = True
+        takes_sparse = False
         linear_terms = None
         singular = MappingProxyType({})
 
@@ -270,7 +275,7 @@ class PriorsAlone:
     n_classes: int
     why_none: Reason
 
-    scores_from_distances = False
+    scores_from_distances = takes_sparse = False
     common = regularisation = None
     singular: ClassVar[Mapping[int, Reason]] = MappingProxyType({})
 

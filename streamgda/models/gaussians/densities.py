@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streamgda.models.gaussians.base import FAR, LOG_2PI, Gaussians
 from streamgda.models.gaussians.posteriors import order_of
 from streamgda.models.gaussians.products import (
     TILE_ROWS,
     Array,
+    Rows,
     deviations_from,
     large_mean_tails,
     multiply_rows,
@@ -268,6 +270,7 @@ class DiagonalGaussians(Gaussians):
     variances: Array
     mean_tails: Array | None = field(default=None, kw_only=True)
     regularisation: Regularisation | None = field(default=None, kw_only=True)
+    takes_sparse: ClassVar[bool] = True
 
     @cached_property
     def log_normalisers(self) -> Array:
@@ -313,9 +316,10 @@ class DiagonalGaussians(Gaussians):
         coefficients = np.concatenate([(-0.5 / self.variances).T, gaps_in_variances.T])
         return centre, coefficients, -0.5 * (squared + self.log_normalisers), far, others
 
-    def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
-        if self._product is None:
-            return super().posterior_scores(X, log_priors, out)
+    def posterior_scores(self, X: Rows, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        if self._product is None or not isinstance(X, np.ndarray):
+            distant: Array = self.posterior_scores_from(self.squared_distances(X)) + log_priors
+            return distant
         centre, coefficients, intercepts, far, others = self._product
         terms = np.empty((len(X), len(coefficients)))
         squares, deviations = np.split(terms, 2, axis=1)
@@ -328,7 +332,9 @@ class DiagonalGaussians(Gaussians):
             scores[:, far] = others.posterior_scores(X, priors[far])
         return scores
 
-    def squared_distances(self, X: Array) -> Array:
+    def squared_distances(self, X: Rows) -> Array:
+        if not isinstance(X, np.ndarray):
+            return self._of_sparse(X)
         distances, mean_tails = np.empty((len(X), len(self.means)), order="F"), self.large_mean_tails
         step = max(1, _VALUES_AT_ONCE // max(1, X.size))
         for start in range(0, len(self.means), step):
@@ -340,7 +346,37 @@ class DiagonalGaussians(Gaussians):
             np.vecdot(standardised, standardised, out=distances[:, some])
         return distances
 
-    def own_squared_distances(self, X: Array, codes: NDArray[np.intp]) -> Array:
+    def _of_sparse(self, X: csr_array) -> Array:
+        """The squared distances of sparse rows: those of zero, and what each stored value adds.
+
+        Of features whose means are far from zero, in deviations, that would lose digits: they are dense.
+        """
+        far, coefficients, of_zero = self._about_zero
+        of_squares, of_values = np.split(coefficients, 2)
+        squares = csr_array((X.data**2, X.indices, X.indptr), X.shape)
+        distances: Array = np.asarray(squares @ of_squares + X @ of_values + of_zero, order="F")
+        np.maximum(distances, 0.0, out=distances)
+        if far.any():
+            distances += self.marginal(far).squared_distances(X[:, np.flatnonzero(far)].toarray())
+        return distances
+
+    @cached_property
+    def _about_zero(self) -> tuple[Observed, Array, Array]:
+        """Features far from zero (d,); of the others, coefficients of x² and x (2d, K), and distances (K,).
+
+        (x − μ)² / σ² = x² / σ² − 2 x μ / σ² + μ² / σ².
+        """
+        in_variances = self.means / self.variances
+        terms = self.means * in_variances
+        largest = terms.max(axis=0)
+        order = np.argsort(largest)
+        far = np.zeros(len(order), np.bool_)
+        far[order] = ~(np.cumsum(largest[order]) <= FAR**2)
+        coefficients = np.concatenate([1.0 / self.variances, -2.0 * in_variances], axis=1)
+        coefficients[:, np.tile(far, 2)] = 0.0
+        return far, np.ascontiguousarray(coefficients.T), terms[:, ~far].sum(axis=1)
+
+    def own_squared_distances(self, X: Rows, codes: NDArray[np.intp]) -> Array:
         deviations = deviations_from(X, self.means[codes], some_of(self.large_mean_tails, codes))
         deviations *= self._scales[codes]
         squared: Array = np.vecdot(deviations, deviations)

@@ -18,10 +18,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
+from scipy.sparse import csr_array
 
 from streamgda.statistics.kernels.blas import single_blas_thread
 
 Array = NDArray[np.float64]
+Rows: TypeAlias = Array | csr_array
 Positions: TypeAlias = int | slice | NDArray[np.intp]
 
 _LEAST_LOW_PART = 1e-12  # standard deviations; a smaller low part changes scores by less than their rounding
@@ -30,6 +32,7 @@ _LOW_TILE, _LOWEST_TILE = 24, 8
 _FEW_ROWS = 192  # up to here, lower tiles are faster, since they need less padding
 _MOST_IN_LOW_TILES = 10_000  # elements of a matrix; OpenBLAS shares larger products among threads
 _LEAST_LARGE = 10**6  # multiplications from which on OpenBLAS never takes its kernels for small matrices
+_FAR_PRODUCT = 1e4  # of scores, whose absolute error is then about 1e-12
 _MOST_AT_ONCE = 1 << 16  # deviations that fit in the second-level cache
 _LARGE_TRIANGLE = 64  # rows; up to here, tiles are as fast as a product that skips the zeros
 
@@ -50,12 +53,31 @@ def some_of(mean_tails: Array | None, places: Any) -> Array | None:
     return None if mean_tails is None else mean_tails[places]
 
 
-def deviations_from(X: Array, mean: Array, low_part: Array | None) -> Array:
-    """Rows less a mean and, if it is given, its low part."""
-    deviations = X - mean
+def deviations_from(X: Rows, mean: Array, low_part: Array | None = None) -> Array:
+    """Rows less a mean and, if it is given, its low part. Those of sparse rows are dense."""
+    deviations: Array = (X if isinstance(X, np.ndarray) else X.toarray()) - mean
     if low_part is not None:
         deviations -= low_part
     return deviations
+
+
+def multiply_deviations(
+    X: Rows, centre: Array, matrix: Array, order: Literal["C", "F"] = "C", out: Array | None = None
+) -> Array:
+    """(X − centre) @ matrix, as `multiply_rows`. Of sparse rows, only the stored values are multiplied.
+
+    The digits that this loses are few if `is_near_zero`.
+    """
+    if isinstance(X, np.ndarray):
+        return multiply_rows(X - centre, matrix, order, out)
+    product = X @ matrix
+    product -= centre @ matrix
+    return np.asarray(product, order=order)
+
+
+def is_near_zero(centre: Array, matrix: Array) -> bool:
+    """Whether the terms of the product of a centre and a matrix are so small that few digits cancel."""
+    return bool((np.abs(centre) @ np.abs(matrix) <= _FAR_PRODUCT).all())
 
 
 def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C", out: Array | None = None) -> Array:

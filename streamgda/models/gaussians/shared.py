@@ -18,7 +18,15 @@ from scipy.spatial.distance import cdist
 
 from streamgda.models.gaussians.base import FAR, LOG_2PI, Gaussians
 from streamgda.models.gaussians.posteriors import order_of
-from streamgda.models.gaussians.products import Positions, deviations_from, multiply_rows, some_of
+from streamgda.models.gaussians.products import (
+    Positions,
+    Rows,
+    deviations_from,
+    is_near_zero,
+    multiply_deviations,
+    multiply_rows,
+    some_of,
+)
 from streamgda.models.gaussians.whitening import Array, Observed, Whitening
 
 _MOST_CANCELLED = 8.0  # ratio of the terms of a gap to the gap itself: a loss of three bits
@@ -59,55 +67,59 @@ class SharedGaussians(Gaussians):
     def common(self) -> Whitening:
         return self.whitening
 
-    def squared_distances(self, X: Array) -> Array:
+    @cached_property
+    def takes_sparse(self) -> bool:
+        return self.is_compact and is_near_zero(self.centre, self.slopes)
+
+    def squared_distances(self, X: Rows) -> Array:
         """They are computed from differences, since ‖x‖² − 2 xᵀμ + ‖μ‖² may be negative near a mean."""
         if self.is_compact:
             whitened = self._from_centre(X)
             return np.asfortranarray(cdist(whitened, self.whitened_means, "sqeuclidean"))
-        distances = np.empty((len(X), len(self.means)), order="F")
+        distances = np.empty((X.shape[0], len(self.means)), order="F")
         for k in range(len(self.means)):
             whitened = self._from_means(X, k)
             np.vecdot(whitened, whitened, out=distances[:, k])
         return distances
 
-    def own_squared_distances(self, X: Array, codes: NDArray[np.intp]) -> Array:
+    def own_squared_distances(self, X: Rows, codes: NDArray[np.intp]) -> Array:
         whitened = self._from_means(X, codes)
         squared: Array = np.vecdot(whitened, whitened)
         return squared
 
-    def _from_centre(self, X: Array) -> Array:
+    def _from_centre(self, X: Rows) -> Array:
         """Whitened deviations from `centre`."""
-        return self.whitening.whiten(X - self.centre)
+        return self.whitening.whiten(deviations_from(X, self.centre))
 
-    def _from_means(self, X: Array, classes: Positions) -> Array:
+    def _from_means(self, X: Rows, classes: Positions) -> Array:
         """Whitened deviations from the mean of the class of each row, or of one class."""
         deviations = deviations_from(X, self.means[classes], some_of(self.mean_tails, classes))
         return self.whitening.whiten(deviations)
 
-    def log_density(self, X: Array) -> Array:
+    def log_density(self, X: Rows) -> Array:
         """It is computed from products, which for many classes are several times as fast as differences."""
         if not self.is_compact:
-            return super().log_density(X)
+            return self.log_density_from(self.squared_distances(X))
         whitened = self._from_centre(X)
         log_density = self.discriminants(X)
         log_density -= 0.5 * np.vecdot(whitened, whitened)[:, None]
         log_density -= 0.5 * self.log_normalisers
         return log_density
 
-    def discriminants(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+    def discriminants(self, X: Rows, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """They are linear in x, since the quadratic term is the same for all classes."""
         n_classes, n_features = self.means.shape
-        if n_classes >= _MANY_SLOPES * n_features:
+        if n_classes >= _MANY_SLOPES * n_features and isinstance(X, np.ndarray):
             linear = self._linear_scores(self._from_centre(X), out)
         else:
-            linear = multiply_rows(X - self.centre, self.slopes, order_of(n_classes), out)
+            linear = multiply_deviations(X, self.centre, self.slopes, order_of(n_classes), out)
         linear += self.intercepts + log_priors
         return linear
 
-    def common_scores(self, X: Array) -> Array:
+    def common_scores(self, X: Rows) -> Array:
         """xᵀ Σ⁻¹ μ − ½ μᵀ Σ⁻¹ μ less `discriminants`, which is the same for all classes: (n, 1)."""
         pull = self.whitening.precision @ self.centre
-        return multiply_rows(X - self.centre, pull[:, None]) + 0.5 * (self.centre @ pull)
+        return multiply_deviations(X, self.centre, pull[:, None]) + 0.5 * (self.centre @ pull)
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """The discriminants; if classes are far apart, relative to the nearest class of each row."""

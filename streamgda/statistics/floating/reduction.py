@@ -17,8 +17,11 @@ import numpy as np
 from streamgda.data.blocks import labels
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.schema import MadeColumns
+from streamgda.data.blocks.sparse import SparseRows
 from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices
-from streamgda.statistics.floating.moments import Moments, two_sum
+from streamgda.statistics.floating.moments import Moments, sums_of_weights, two_sum
+from streamgda.statistics.floating.sparse import reduce_sparse
 from streamgda.statistics.kernels import AnchoredSums, RowsToRead, Workspace, centre, merge_rows, merger
 from streamgda.statistics.labelled import Counts, Labelled, joined_squares, squared_weights
 
@@ -125,11 +128,20 @@ def _merge_in_turn(moments: Moments, places: Indices, block: Block) -> None:
 def reduce_block(block: Block, like: Moments, workspace: Workspace) -> Moments:
     """The moments of the rows of a block, as those of other rows: one row of each array for each class.
 
+    Sparse rows are reduced without their zeros, and made columns as they know themselves. Of all others,
+    single rows of classes are their means, many rows go into sums about anchors, and the rest are centred.
+
     Raises
     ------
     ValueError
         If a value is NaN or infinite, or its power exceeds float64; the message says where.
     """
+    if isinstance(block.features, SparseRows):
+        return reduce_sparse(block, like.kind)
+    if isinstance(block.features, MadeColumns) and not like.fourth_moments:
+        made: Moments | None = block.features.reduced(block, like.kind, workspace)
+        if made is not None:
+            return made
     n_classes, codes = len(block.classes), block.codes
     moments = like.zeros(like.kind, n_classes, block.n_features)
     places = np.arange(n_classes)
@@ -246,18 +258,3 @@ class Accumulation:
             self._sums.end()
             self._sums = None
             self._moments.check_finite()
-
-
-def sums_of_weights(weights: Array, bounds: Bounds) -> tuple[Array, Array]:
-    """The weight of each class, and what rounding leaves of it.
-
-    The leading bits of the weights lie on a coarse grid, so they add up exactly. The rest of the weights is
-    so small that the rounding of its sum does not matter: Rump, Ogita & Oishi (2008), "Accurate
-    floating-point summation, part I".
-    """
-    starts, counts = bounds[:-1], np.diff(bounds)
-    _, exponents = np.frexp(np.maximum.reduceat(weights, starts) * 2.0**-60 * counts)
-    grid = np.where(exponents < 962, np.ldexp(1.0, exponents + 61), 0.0)
-    leading = weights + np.repeat(grid, counts)
-    leading -= np.repeat(grid, counts)
-    return two_sum(np.add.reduceat(leading, starts), np.add.reduceat(weights - leading, starts))

@@ -97,13 +97,13 @@ class ClassStatistics(Statistics):
 
     # ------------------------------------------------------------------ rows go in
 
+    @property
+    def _keeps_sparse(self) -> bool:
+        moments = self._labelled.moments
+        return not moments.fourth_moments and moments.kind.name in {"full", "tied", "diag"}
+
     def _reduce(self, block: Block, workspace: Workspace) -> Moments:
-        moments, features = self._labelled.moments, block.features
-        if not moments.fourth_moments and isinstance(features, MadeColumns):
-            reduced: Moments | None = features.reduced(block, moments.kind, workspace)
-            if reduced is not None:
-                return reduced
-        return reduce_block(block, moments, workspace)
+        return reduce_block(block, self._labelled.moments, workspace)
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of all blocks. If one block is refused, no rows are added."""
