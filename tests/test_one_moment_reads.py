@@ -21,7 +21,12 @@ from streamgda import (
 )
 from streamgda.diagnostics import box_m, manova
 from streamgda.models.gaussians.components import deficient_features, singular_features, weighted_offsets
-from streamgda.plotting import CategoryEffectDisplay, DecisionRegionsDisplay, LinearProjectionDisplay
+from streamgda.plotting import (
+    CategoryEffectDisplay,
+    ContributionsDisplay,
+    DecisionRegionsDisplay,
+    LinearProjectionDisplay,
+)
 from tests.statistics.test_one_moment import learning
 
 pd = pytest.importorskip("pandas")
@@ -91,6 +96,13 @@ READS = {
         lambda m: drawn(
             DecisionRegionsDisplay.from_estimator(m, BATCHES[0][0], grid_resolution=9),
             *("means", "covariances", "response", "classes"),
+        ),
+    ),
+    "contributions": (
+        "categories",
+        lambda m: drawn(
+            ContributionsDisplay.from_estimator(m, table(BATCHES[0][0]), kind="summary", label=0),
+            *("values", "base", "names", "labels"),
         ),
     ),
     "category effects": (

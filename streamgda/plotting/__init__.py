@@ -9,16 +9,19 @@ extra "plot".
 - `projections`: the classes along the directions that linear discriminant analysis finds.
 - `scores`: searches against a parameter, and learning curves.
 - `categories`: what the categories of a table say about the classes.
+- `contributions`: what columns contribute to the log-odds of a row, or of many.
 - `drawing`: axes, colours, ellipses, rows and legends, for all of these.
 """
 
 from streamgda.plotting.categories import CategoryEffectDisplay
+from streamgda.plotting.contributions import ContributionsDisplay
 from streamgda.plotting.projections import LinearProjectionDisplay
 from streamgda.plotting.regions import DecisionRegionsDisplay
 from streamgda.plotting.scores import LearningCurveDisplay, ValidationCurveDisplay
 
 __all__ = [
     "CategoryEffectDisplay",
+    "ContributionsDisplay",
     "DecisionRegionsDisplay",
     "LearningCurveDisplay",
     "LinearProjectionDisplay",
