@@ -258,7 +258,7 @@ class Measures(Locked):
     def coverage(self) -> float:
         """The share of the sets that hold the class of their row; NaN if no row has a set.
 
-        `progressive_score` makes sets. It counts as not held where the model does not know the class of a row.
+        `progressive_score` makes sets. None holds the class of a row that the model does not know.
         """
         held, _, weights = self._sets
         return float(_ratio(held.sum(), weights.sum(), np.nan))
