@@ -22,7 +22,6 @@ class Dialect:
     kind: str = ""  # the type of a column; "" if only the connection tells it
     exact_text: str = "{0}"  # text of which only equal characters are equal
     least: float = 0.0  # a deviation below it is 0, where a product that underflows is an error
-    scores: bool = True  # whether a model is written for it
     most_columns: int = 1000  # of a SELECT
 
     def days(self, name: str) -> str:
@@ -138,7 +137,6 @@ DIALECTS = {
         epoch="toUnixTimestamp64Micro(toDateTime64({0}, 6, 'UTC')) / 8.64e10",
         place="{0}[{2}]",
         kind="toTypeName({0})",
-        scores=False,  # it computes a step anew wherever another one names it
     ),
 }
 """The databases that a model can be written for."""

@@ -410,7 +410,9 @@ class GenerativeClassifier(GaussianClassifier[G]):
             too: arrays, in SQLite as texts of JSON.
         dialect : str, default="duckdb"
             The language of the database: "duckdb", "postgres", "bigquery", "snowflake", "spark", "sqlite",
-            "mysql" (as of MariaDB, whose TIMESTAMP is read in the zone of the session) or "datafusion".
+            "mysql" (as of MariaDB, whose TIMESTAMP is read in the zone of the session), "datafusion" or
+            "clickhouse" (whose setting max_query_size is to allow statements of more than 256 kB). Those of
+            BigQuery and Snowflake have not been run.
         keep : iterable of str, default=()
             Columns of the table to keep, such as a key. Their names are none of the result.
 

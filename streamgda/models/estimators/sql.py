@@ -27,9 +27,8 @@ def exponential(gap: str) -> str:
 def select_of(model: Any, table: str, dialect: str, keep: Iterable[str]) -> str:
     """What `GenerativeClassifier.to_sql` returns."""
     formula = score_formula(model, "SQL")
-    known = [name for name, one in DIALECTS.items() if one.scores]
-    if dialect not in known:
-        raise ValueError(f"dialect must be one of {listed(known)}; got {dialect!r}")
+    if dialect not in DIALECTS:
+        raise ValueError(f"dialect must be one of {listed(list(DIALECTS))}; got {dialect!r}")
     if not hasattr(model, "feature_names_in_"):
         raise ValueError("SQL needs names of columns; fit the model to a data frame or a source with names")
     _check_size(formula)

@@ -209,4 +209,3 @@ in_duckdb, in_sqlite = ENGINES["duckdb"], ENGINES["sqlite"]
 
 SLOW = {"clickhouse", "mysql", "spark"}
 ALL = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in ENGINES]
-DIALECTS = [one for name, one in zip(ENGINES, ALL, strict=True) if name != "clickhouse"]  # which learns alone

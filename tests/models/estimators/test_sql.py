@@ -24,7 +24,7 @@ from streamgda import (
     load,
     scan_arrow,
 )
-from tests.models.estimators.engines import DIALECTS, ENGINES, in_duckdb, in_sqlite
+from tests.models.estimators.engines import ALL, ENGINES, in_duckdb, in_sqlite
 
 MODELS = [
     GaussianNB(temperature=3.0),
@@ -48,7 +48,7 @@ def check(model, X, dialect):
 @pytest.mark.slow_cases(
     "Mixture", "temperature=0.5)-duckdb", "='bayes')-duckdb", "1: 2})-duckdb", "temperature=2.0)-duckdb"
 )
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", ALL)
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_databases_agree(model, dialect):
     for load_data in (load_iris, load_wine):
@@ -56,7 +56,7 @@ def test_databases_agree(model, dialect):
         check(model.fit(data.data, data.target), data.data, dialect)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", ALL)
 def test_names_labels_and_far_classes(dialect):
     rng = np.random.default_rng(0)
     y = np.arange(90) % 3
@@ -86,14 +86,14 @@ def a_table(n_rows=300):
 
 
 @pytest.mark.slow_cases("bayes')-duckdb", "GaussianNB", "LinearDiscriminantAnalysis()")
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", ALL)
 @pytest.mark.parametrize("model", TABLE_MODELS, ids=str)
 def test_tables_with_categories(model, dialect):
     X, y = a_table()
     check(clone(model).set_params(categories=Categorical(["town", "grade", "fast"])).fit(X, y), X, dialect)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", ALL)
 @pytest.mark.filterwarnings("ignore:categories that no learnt row has")
 def test_a_value_that_was_not_learnt(dialect):
     X, y = a_table()
@@ -139,7 +139,7 @@ def test_what_sql_does_not_have_is_refused():
 
 
 @pytest.mark.slow_cases("inf", "1e", "Mixture", "bayes", "nan-")
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", ALL)
 @pytest.mark.parametrize("model", MODELS, ids=str)
 @pytest.mark.parametrize("value", [None, np.nan, np.inf, -np.inf, 1e200, -1e200, 1e308], ids=str)
 def test_rows_without_a_score_have_no_label(model, value, dialect):
@@ -163,7 +163,7 @@ def arrow_or(table, dialect):
     return table if dialect == "sqlite" else pa.table({name: table[name].to_numpy() for name in table})
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", ALL)
 @pytest.mark.parametrize("model", MODELS[:3], ids=str)
 def test_numbers_whose_squares_are_too_small_for_float64(model, dialect):
     X, y = load_iris(return_X_y=True, as_frame=True)
@@ -231,7 +231,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", ALL)
 def test_dates_are_cast_to_days(dialect, kind):
     X, y = dated()
     model = LinearDiscriminantAnalysis().fit(X, y)
@@ -257,7 +257,7 @@ def test_times_of_day_and_durations_are_days_that_a_view_makes():
     np.testing.assert_allclose([row[1:] for row in found], model.predict_proba(table), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", ALL)
 def test_days_and_what_is_no_date_in_databases(dialect):
     X, y = dated()
     X["when"] = X["when"].dt.floor("D") + pd.to_timedelta(y * 3, unit="D")
