@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import (
+    AdaptiveConformalInference,
     ClassStatistics,
     Evaluation,
     GaussianNB,
@@ -87,6 +88,7 @@ READS = {
     "deficient_features": ("collinear", lambda s: deficient_features(s, np.eye(5), 1e-8)),
     "conformal_quantile": ("evaluation", lambda e: e.conformal_quantile(0.7)),
     "conformal_quantile by class": ("evaluation", lambda e: e.conformal_quantile(0.7, by="class")),
+    "adaptive quantile": ("evaluation", AdaptiveConformalInference(0.7, by="class").quantile),
     "projection": (
         "lda",
         lambda m: drawn(LinearProjectionDisplay.from_estimator(m), "means", "classes", "xlabel"),
