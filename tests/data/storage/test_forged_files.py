@@ -3,6 +3,7 @@
 import base64
 import copy
 import io
+import re
 import tracemalloc
 
 import numpy as np
@@ -26,6 +27,7 @@ from streamgda import (
     scan_arrow,
 )
 from streamgda.data.storage.documents import decode, encode
+from tests.fuzz import CORPUS, read_one
 
 RNG = np.random.default_rng(5)
 X, Y = RNG.normal(size=(90, 3)), np.repeat(["a", "b", "c"], 30)
@@ -160,6 +162,17 @@ def test_a_forged_file_is_refused_by_one_clear_error(kind):
     refused = [check(read, written(table, forged)) for forged in forged_documents(document)]
     refused += [check(read, written(forged, document)) for forged in forged_tables(table)]
     assert np.mean(refused) > 0.4
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [b"f", b"c", b"j", b"[0-;]"])
+def test_bytes_that_were_once_found_are_read_or_refused_by_one_error(kind):
+    contents = [path.read_bytes() for path in CORPUS.iterdir()]
+    chosen = [content for content in contents if re.match(kind, content)]
+    assert chosen
+    for content in chosen:
+        read_one(content)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from streamgda.data.sources.files.discovery import OTHER_FORMATS, SUFFIXES
+from streamgda.data.storage.paths import one_line
 from streamgda.data.storage.retries import is_of_storage, storing
 
 _ENCRYPTED = (
@@ -67,7 +68,7 @@ def decoding(
     except MemoryError as error:  # Arrow's too; a damaged file may ask for any number of bytes
         raise ValueError(
             f"{path} cannot be read as {written_as}, it is damaged or too large for the memory: "
-            f"{str(error) or 'no memory is left'}"
+            f"{one_line(error) or 'no memory is left'}"
         ) from error
     except (pa.ArrowException, OSError, UnicodeError) as error:
         if isinstance(error, KeyboardInterrupt):
@@ -79,7 +80,7 @@ def decoding(
             is_web = path.startswith(("http://", "https://"))
             reasons = _NO_FOLDERS if is_web else OTHER_FORMATS
         reasons = next((told for known, told in _KNOWN.items() if known in str(error)), reasons)
-        raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {error}") from error
+        raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {one_line(error)}") from error
 
 
 def add_place(error: OSError, place: str) -> None:
