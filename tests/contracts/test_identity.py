@@ -5,10 +5,12 @@ A field that is new fails here until its other value, or why nothing depends on 
 
 import os
 import shutil
-from dataclasses import fields, replace
-from datetime import date
+from dataclasses import dataclass, field, fields, replace
+from datetime import date, time, timedelta
 from decimal import Decimal
-from pathlib import Path
+from enum import Enum
+from pathlib import Path, PurePosixPath
+from uuid import UUID
 
 import dask
 import numpy as np
@@ -19,6 +21,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from sklearn.covariance import OAS
 from zarr.storage import MemoryStore
 
 from streamgda import (
@@ -62,13 +65,32 @@ VALUES = [
     *({True: 2}, [1, 2], [2, 1], [None], [], {}, "", pa.int32(), pa.int64(), pa.field("a", pa.int32())),
     *(pa.field("a", pa.int32(), False), pa.schema([("a", pa.int32())]), pa.struct([("a", pa.int32())])),
     *(pa.struct([pa.field("a", pa.int32(), False)]), pa.timestamp("s"), pa.timestamp("s", "UTC")),
-    *(np.array([1]), np.array([[1]]), np.array([1.0]), np.array([1], object), np.array(["1"], object)),
+    *(pa.field("a", pa.int32(), metadata={"b": "c"}), pa.schema([("a", pa.int32())], {"b": "c"})),
+    *(pa.field("b", pa.int32()), pa.struct([pa.field("a", pa.int32(), metadata={"b": "c"})])),
+    *(
+        np.array([1]),
+        np.array([1], "u8"),
+        np.array([[1]]),
+        np.array([1.0]),
+        np.array([1], object),
+        np.array(["1"], object),
+    ),
+    *(np.array([[1]], object), time(1), timedelta(1), PurePosixPath("1"), UUID(int=1), OAS()),
+    *(OAS(assume_centered=True), *Enum("Kind", ["A", "B"]), [OAS()], {"1": OAS()}),
 ]
+
+
+@dataclass
+class Compared:
+    told: int
+    untold: int = field(default=0, compare=False)
 
 
 def test_values_of_other_types_are_others():
     assert len({identity_of(value) for value in VALUES}) == len(VALUES)
     assert canonical({1: 2, "a": 3}) == canonical({"a": np.uint8(3), np.int64(1): 2})
+    assert identity_of(np.array([1]), OAS()) == identity_of(np.array([1], ">i8"), OAS())
+    assert identity_of({0, 8}, Compared(1, 2)) == identity_of({8, 0}, Compared(1, 3)) != identity_of({0, 8})
     assert identity_of(object()) != identity_of(object())  # of which nothing tells whether they are the same
 
 

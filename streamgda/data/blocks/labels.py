@@ -115,7 +115,9 @@ def _among(classes: Labels, values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype.kind in "OS":
         texts = (v.decode(errors="replace") if isinstance(v, bytes) else v for v in values.tolist())
         values = np.fromiter(texts, dtype=object, count=len(values))
-    return np.array([*classes.tolist(), None], dtype=object)[pd.Index(classes).get_indexer(pd.Index(values))]
+    places: NDArray[np.intp] = pd.Index(classes).get_indexer(pd.Index(values))
+    known: NDArray[Any] = np.array([*classes.tolist(), None], dtype=object)[places]
+    return known
 
 
 def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
