@@ -304,6 +304,27 @@ def test_a_feature_that_only_old_or_only_new_rows_have_is_an_alarm(kind):
 
 
 @pytest.mark.parametrize("kind", ["full", "tied", "diag"])
+@pytest.mark.parametrize("weight", [1.0, 1e-3])
+def test_a_feature_is_lacking_where_chance_would_seldom_leave_it_out(kind, weight):
+    """A row lacked it in 24 of 40: by Laplace, 25 of 42. Chance may be one in 370, over three features."""
+    X, y = np.random.default_rng(1).normal(size=(80, 3)), np.repeat(["p", "q"], 40)
+    some = X.copy()
+    some[:, 0] = np.where(np.arange(80) % 40 < 24, np.nan, X[:, 0])
+    for n in (9, 10, 13, 14, 20):
+        none = np.tile([np.nan, 1, 1], (n, 1)) * X[:n]
+        rows = ((some, y), (none, np.full(n, "p")))
+        before, after = (
+            IncompleteStatistics(kind).update(Z, of_rows, sample_weight=np.full(len(Z), weight))
+            for Z, of_rows in rows
+        )
+        for one, other in ((before, after), (after, before)):
+            found = streamgda.drift(one, other).drift[0]
+            assert found.is_lacking.tolist() == [(25 / 42) ** n < 0.0027 / 3, False, False]
+            assert np.isfinite(found.shift).tolist() == [False, True, True]
+            assert np.isfinite(found.divergence) == (not found.is_lacking[0])
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag"])
 def test_categories_are_compared_beside_a_number_that_no_new_row_has(kind):
     def state(u, categories):
         c = np.resize(categories, 200)
