@@ -103,7 +103,7 @@ class ContributionsDisplay:
             classes no label.
         """
         estimator = estimator.snapshot()
-        rows, classes = check_rows(estimator, X), estimator.classes_
+        rows, classes = check_rows(estimator, X, accept_sparse=False), estimator.classes_
         if kind == "waterfall" and len(rows) != 1:
             raise ValueError(f"a waterfall is of one row; got {len(rows)}. kind='summary' draws them all")
         label, against = _pair(estimator, X, classes, label, against, kind)
@@ -204,7 +204,7 @@ def _columns_of(model: Any, rows: Array, names: list[str]) -> list[NDArray[Any] 
     schema = model.statistics_.schema_of_rows
     categories = dict(zip(schema.encoded, schema.sums_to_one, strict=True))
     numbers = [name for name in getattr(model, "feature_names_in_", names) if name not in categories]
-    found: dict[str, NDArray[Any] | None] = dict(zip(numbers, rows.T, strict=False))
+    found: dict[str, NDArray[Any]] = dict(zip(numbers, rows.T, strict=False))
     found |= {name: datetimes_of_days(found[name]) for name in schema.dates if name in found}
     for name, place in categories.items():
         values = [*map(value_named, schema.values_by_column()[name]), "(unknown)"]

@@ -167,7 +167,9 @@ class Contributions:
         size = max(_FEWEST_ROWS, n_values // self.slopes.shape[1])
         for start in range(0, len(result), size):
             some = slice(start, start + size)
-            self._write(scores.rows[some], one[some], other[some], result[some])
+            values = scores.rows[some]
+            values = values if isinstance(values, np.ndarray) else values.toarray()
+            self._write(values, one[some], other[some], result[some])
 
     def _write(self, values: Array, one: Codes, other: Codes, result: Array) -> None:
         """Write the contributions of so few rows that they stay in the cache."""
@@ -273,13 +275,13 @@ def names_of_rows(model: Any) -> Any:
 @rows_anywhere(columns=lambda model: [*names_of_rows(model), "base"])
 def contributions(model: Any, X: Any, *, label: Any, against: Any) -> Array:
     """The contributions of features to the log-odds of two classes, and last the base value: (n, p + 1)."""
-    rows = check_rows(model, X, accept_sparse=False)
+    rows = check_rows(model, X)
     with at_one_moment(model):
         own = Contributions.of(model)
         pair = _positions(model, own.state, label, against)
-    result = np.empty((len(rows), own.n_values + 1))
+    result = np.empty((rows.shape[0], own.n_values + 1))
     blocks = score_finalised(own.state, rows, model.missing)
-    score_each(lambda scores: own.write(scores, pair, result[scores.positions]), blocks, len(rows))
+    score_each(lambda scores: own.write(scores, pair, result[scores.positions]), blocks, rows.shape[0])
     return result
 
 
@@ -316,7 +318,7 @@ class Reasons:
     def of_rows(self, scores: RowScores, codes: Codes) -> Array:
         """The contributions to the log-odds of a class of each row against the likeliest other one."""
         own = self.contributions
-        values = np.empty((len(scores.rows), own.n_values + 1))
+        values = np.empty((len(codes), own.n_values + 1))
         own.write(scores, (own.among_seen(scores, codes), None), values)
         return self.by_column(values[:, :-1])
 

@@ -278,7 +278,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
-            Rows, as for `predict`.
+            Rows, as for `predict`. Those of sparse rows are dense, since zeros contribute too.
         label : label, optional
             One of the classes. By default the predicted class of each row.
         against : label, optional

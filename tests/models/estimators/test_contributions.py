@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
 from sklearn import config_context
 
 from streamgda import (
@@ -122,6 +123,18 @@ def test_rows_of_dask_have_them_and_frames_come_where_frames_are_asked_for(kind)
     )
     with config_context(transform_output="polars"):
         assert kind().fit(X.to_numpy(), y).contributions(X.to_numpy())[0].columns == ["x0", "x1", "x2"]
+
+
+@pytest.mark.parametrize(
+    "kind", [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, RidgeClassifier]
+)
+def test_those_of_sparse_rows_are_dense_and_the_same(kind):
+    X, y, _ = frame(700, categories=False)
+    X = np.where(abs(X.to_numpy() - 3) > 1, X, 0.0)
+    model = kind().fit(X, y)
+    for found, expected in zip(model.contributions(csr_array(X)), model.contributions(X), strict=True):
+        assert isinstance(found, np.ndarray)
+        assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
 
 def test_the_values_of_the_places_of_a_list_add_up_to_that_of_the_list():
