@@ -681,6 +681,7 @@ VALUES = {  # by option, where words are not all that it takes; a new option nee
 }  # fmt: skip
 BESIDE = {
     "predict quantile": ["--columns", "label,set"],
+    "predict pos_label": ["--threshold", "0.5"],
     "refresh groups": ["--folds", "3"],
     "refresh model": ["--out", "out"],
 }

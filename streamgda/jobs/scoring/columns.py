@@ -152,6 +152,10 @@ class PredictionColumns:
             ranked["reasons"] = len(Reasons.of(model).names)
         if top > 1 and not ranked:
             raise ValueError(f"top={top} writes labels, so columns must have 'label'; got {columns!r}")
+        if not (decision.is_by_posterior or ranked):
+            raise ValueError(
+                f"threshold and costs choose labels, so columns must have 'label'; got {columns!r}"
+            )
         most = max(ranked.values(), default=n_classes)
         if not 1 <= top <= most:
             what = " and ".join(ranked) or "labels"

@@ -162,6 +162,8 @@ def predict_dataset(
     """
     whole, (maps, model) = model, inference.maps_and_model(model)
     model = inference.snapshot(model)
+    if pos_label is not None and threshold is None:
+        raise ValueError("pos_label is the class that a threshold applies to; give threshold too")
     decision = inference.Decision.of(model, threshold, costs, pos_label)
     prediction = PredictionColumns.of(model, columns, decision, top, quantile)
     if isinstance(keep, str):

@@ -34,6 +34,8 @@ from streamgda.statistics.rules import RowRule
 
 ALWAYS_TRAINING = -1  # rows of this fold are never held out, as in PredefinedSplit
 
+_N_FOLDS = 5  # unless a number is given
+
 _MOST_FOLDS = 1000
 
 _LEARN = "let all candidates have missing='marginal', and learn from what is observed"
@@ -182,6 +184,8 @@ def with_folds(
     """
     if groups is not None and fold is not None:
         raise ValueError("give groups or fold, not both: a column of folds needs no groups")
+    if fold is not None and _number_of_folds(cv) != _N_FOLDS:
+        raise ValueError(f"give cv or fold, not both: fold names those that there are; got cv={_shown(cv)}")
     column = fold if groups is None else groups
     rows = partial(source_of, X, y, sample_weight, encoding=common_encoding(candidates, X))
     n_folds = None if fold is not None else _number_of_folds(cv)
@@ -197,7 +201,7 @@ def with_folds(
 def _number_of_folds(cv: Any) -> int | None:
     """The number of hashed folds; None for a splitter of another kind."""
     if cv is None:
-        return 5
+        return _N_FOLDS
     if isinstance(cv, HashedKFold):
         return int(cv.n_splits)
     if isinstance(cv, int | np.integer) and type(cv) is not bool:

@@ -179,6 +179,19 @@ def test_top_is_a_number_of_labels(path, model, tmp_path):
         predict_dataset(model, path, tmp_path / "scored", columns=["distance"], top=2)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threshold": 0.5, "pos_label": "ant"}, "choose labels, so columns must have 'label'"),
+        ({"costs": COSTS}, "choose labels, so columns must have 'label'"),
+        ({"pos_label": "ant"}, "give threshold too"),
+    ],
+)
+def test_what_would_choose_no_label_is_refused(path, model, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        predict_dataset(model, path, tmp_path / "scored", columns=["probabilities"], **options)
+
+
 def test_columns_to_keep_are_a_list(path, model, tmp_path):
     with pytest.raises(ValueError, match="keep must be a list of column names; got the string 'kind'"):
         predict_dataset(model, path, tmp_path / "scored", keep="kind")

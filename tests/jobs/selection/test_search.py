@@ -390,6 +390,7 @@ def test_a_class_of_fewer_rows_than_folds_is_named_in_a_warning():
         ({"scoring": ["accuracy", "log_loss"]}, "refit is False or one of"),
         ({"scoring": ["accuracy"]}, r"refit is False or one of \['accuracy'\]; got True"),
         ({"groups": "who", "fold": "who"}, "groups or fold, not both"),
+        ({"cv": 3, "fold": "who"}, "cv or fold, not both"),
         ({"groups": "who"}, "no column 'who'"),
         ({"groups": np.arange(400) % 3}, r"fold \d of 5 has no rows: there are too few groups"),
         ({"scoring": LDA().score}, "scoring <bound method .* is not known; there are 'log_likelihood'"),
