@@ -7,9 +7,11 @@ the rows. So the footers that were decoded last stay in memory, with the opened 
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Collection, Iterator, Sequence
-from itertools import chain, pairwise
+from contextlib import suppress
+from itertools import chain, count, pairwise
 from operator import attrgetter
 from threading import Lock
 from typing import NamedTuple
@@ -36,7 +38,11 @@ _MOST_DECODED = 1 << 26  # bytes
 
 _OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
 
-_DECODED_SIZE = 10  # times the bytes of a footer, about
+_DECODED_SIZE = 12  # times the bytes of a footer, about, with those bytes
+
+_FILES_PER_RELEASE = 256
+
+_READ = count(1)  # files
 
 
 def read_footer(storage: Storage, path: str) -> Footer:
@@ -118,6 +124,16 @@ class Cache:
 
 DECODED = Cache(_MOST_DECODED)
 """The decoded footers that this process keeps."""
+
+
+def release_memory() -> None:
+    """Return free memory to the system; to be called for each file that has been read, and done for few.
+
+    The footers of small files take far more than their rows. glibc keeps what is free between blocks in use.
+    """
+    if next(_READ) % _FILES_PER_RELEASE == 0:
+        with suppress(AttributeError, TypeError):  # of another C library
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 # ---------------------------------------------------------------------- what a footer says
