@@ -38,6 +38,8 @@ from streamgda.statistics.covariances import Array
 from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.missing import MissingRows
 
+_MANY_VALUES = 1 << 18  # which threads check
+
 
 @dataclass(eq=False, repr=False)
 class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
@@ -328,19 +330,26 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         calibrate(self, X, y, sample_weight, learnt=learnt)
         return self
 
+    def _blocks_of(self, X: Any) -> tuple[Finalised[G], int, Iterator[RowScores]]:
+        """What scores rows, how many there are, and their scores. Threads check the values of many rows."""
+        later = isinstance(X, np.ndarray) and X.size > _MANY_VALUES
+        check = partial(reading.check_rows, self, X) if later else None
+        rows, state = reading.check_rows(self, X, later=later), finalised(self)
+        return state, rows.shape[0], score_finalised(state, rows, self.missing, check=check)
+
     def _apply(self, X: Any, view: Callable[[RowScores], NDArray[Any]]) -> NDArray[Any]:
         """Apply `view` to the scores of rows, block by block; no larger array than the result is held."""
-        rows = reading.check_rows(self, X)
+        _, n_rows, blocks = self._blocks_of(X)
         result: NDArray[Any] | None = None
 
         def write(scores: RowScores) -> None:
             nonlocal result
             part = view(scores)
             if result is None:  # in the first block, before there are threads
-                result = np.empty((rows.shape[0], *part.shape[1:]), dtype=part.dtype)
+                result = np.empty((n_rows, *part.shape[1:]), dtype=part.dtype)
             result[scores.positions] = part
 
-        score_each(write, score_rows(self, rows), rows.shape[0])
+        score_each(write, blocks, n_rows)
         assert result is not None  # check_rows raises if there are no rows
         return result
 
@@ -416,11 +425,9 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
         Rows and errors are as for `predict`.
         """
-        rows = reading.check_rows(self, X)
-        state = finalised(self)
-        result = np.empty((rows.shape[0], len(state.classes)))
-        blocks = score_finalised(state, rows, self.missing)
-        score_each(lambda scores: scores.write_probabilities(result), blocks, rows.shape[0])
+        state, n_rows, blocks = self._blocks_of(X)
+        result = np.empty((n_rows, len(state.classes)))
+        score_each(lambda scores: scores.write_probabilities(result), blocks, n_rows)
         return result
 
     @rows_anywhere(columns=class_labels)

@@ -82,6 +82,7 @@ def check_rows(
     missing: MissingRows | None = None,
     other_remedy: str | None = None,
     accept_sparse: bool = True,
+    later: bool = False,
 ) -> Any:
     """Validate rows in memory, and return them as `score_rows` takes them: an array, or in CSR if sparse.
 
@@ -101,6 +102,8 @@ def check_rows(
         what the model may do.
     accept_sparse : bool
         Whether the caller takes rows in CSR.
+    later : bool
+        Whether the caller asks again, without this, for rows whose sum is not finite.
 
     Raises
     ------
@@ -126,7 +129,8 @@ def check_rows(
     valid = _valid_rows(model, X)
     if valid is not None:
         with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(valid.sum()) or (missing != "raise" and not np.isinf(valid).any()):
+            is_left = later and missing == "raise"
+            if is_left or np.isfinite(valid.sum()) or (missing != "raise" and not np.isinf(valid).any()):
                 return valid
     return _validated(model, X, missing, other_remedy)
 

@@ -152,12 +152,15 @@ class RowScores:
         The positions of the rows among all rows to be scored.
     values : ndarray of shape (n, n_observed)
         Their observed features, in any type.
+    check : callable, optional
+        Called before rows are scored whose sum is not finite; it raises if a value is not.
     """
 
     finalised: Finalised[Any]
     gaussians: Densities
     positions: Positions
     values: RowValues
+    check: Callable[[], object] | None = None
 
     @cached_property
     def rows(self) -> Any:
@@ -172,7 +175,13 @@ class RowScores:
         if values.dtype.itemsize > 8:  # long doubles, of which some may be beyond float64
             with np.errstate(over="ignore"):
                 values = values.astype(np.float64)
-        return np.ascontiguousarray(values, dtype=np.float64)
+        rows = np.ascontiguousarray(values, dtype=np.float64)
+        if self.check is not None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                is_finite = np.isfinite(rows.sum())
+            if not is_finite:
+                self.check()
+        return rows
 
     @cached_property
     def posterior_scores(self) -> Array:
@@ -318,7 +327,11 @@ class RowScores:
 
 
 def score_finalised(
-    state: Finalised[Any], rows: Any, missing: MissingRows, codes: NDArray[np.intp] | None = None
+    state: Finalised[Any],
+    rows: Any,
+    missing: MissingRows,
+    codes: NDArray[np.intp] | None = None,
+    check: Callable[[], object] | None = None,
 ) -> Iterator[RowScores]:
     """Yield the scores of rows, block by block. All predictions, in memory and out of core, use this path.
 
@@ -332,6 +345,8 @@ def score_finalised(
         Whether NaN may mark a missing value.
     codes : ndarray of int of shape (n_rows,), optional
         The class of each row, if its scores by that class alone are needed. Rows of a class come together.
+    check : callable, optional
+        As of `RowScores`, if values have not been checked.
     """
     is_product = not state.densities.scores_from_distances
     fewest = _FEWEST_OF_PRODUCTS if is_product else _FEWEST_OF_DISTANCES
@@ -348,7 +363,7 @@ def score_finalised(
         order = None if codes is None else np.argsort(codes, kind="stable")
         for start in range(0, rows.shape[0], size):
             some = slice(start, start + size) if order is None else order[start : start + size]
-            yield RowScores(state, state.densities, some, rows[some])
+            yield RowScores(state, state.densities, some, rows[some], check)
         return
     for observed, of_pattern in rows_by_pattern(~np.isnan(rows)):
         densities = state.densities if observed.all() else state.densities.marginal(observed)
