@@ -114,23 +114,24 @@ def check_rows(
         If the rows are not in memory, or sparse where they must be dense.
     """
     missing, other_remedy = missing or model.missing, other_remedy or remedy_to_predict(model)
-    if isinstance(X, dict | list) and (numbers := _numbers_of_records(model, X)) is not None:
-        return numbers
     if not isinstance(X, np.ndarray):
+        if isinstance(X, dict | list) and (numbers := _numbers_of_records(model, X)) is not None:
+            return numbers
         X = _in_memory(model, X, missing, other_remedy, accept_sparse=accept_sparse)
     check_has_learnt(model)
     schema = model.statistics_.schema_of_rows
     if not schema.is_numeric:
         X = _columns_of(model, arrays.with_places(X, schema)).encoded(schema)
         return _checked_values(model, partial(check_array, X, estimator=model), missing, other_remedy)
-    if is_sparse(X):
-        return _checked_sparse(model, X)
-    X = _of_one_list(model, X)
+    if type(X) is not np.ndarray or X.dtype.kind == "O":
+        if is_sparse(X):
+            return _checked_sparse(model, X)
+        X = _of_one_list(model, X)
     valid = _valid_rows(model, X)
     if valid is not None:
         with np.errstate(over="ignore", invalid="ignore"):
-            is_left = later and missing == "raise"
-            if is_left or np.isfinite(valid.sum()) or (missing != "raise" and not np.isinf(valid).any()):
+            are_left = later and missing == "raise"
+            if are_left or np.isfinite(valid.sum()) or (missing != "raise" and not np.isinf(valid).any()):
                 return valid
     return _validated(model, X, missing, other_remedy)
 

@@ -176,11 +176,8 @@ class RowScores:
             with np.errstate(over="ignore"):
                 values = values.astype(np.float64)
         rows = np.ascontiguousarray(values, dtype=np.float64)
-        if self.check is not None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                is_finite = np.isfinite(rows.sum())
-            if not is_finite:
-                self.check()
+        if self.check is not None and not np.isfinite(_sum_of(rows)):
+            self.check()
         return rows
 
     @cached_property
@@ -351,15 +348,13 @@ def score_finalised(
     is_product = not state.densities.scores_from_distances
     fewest = _FEWEST_OF_PRODUCTS if is_product else _FEWEST_OF_DISTANCES
     n_values = rows.shape[1]
-    if state.densities.takes_sparse and not isinstance(rows, np.ndarray):
+    if not isinstance(rows, np.ndarray) and state.densities.takes_sparse:
         n_values = 1 + rows.nnz // rows.shape[0]
     n_scores = len(state.classes) if codes is None else 1
     most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // n_scores
     size = min(max(_VALUES_PER_BLOCK // n_values, fewest), most)
     size = max(1, -(-size // TILE_ROWS)) * TILE_ROWS
-    with np.errstate(over="ignore", invalid="ignore"):
-        may_lack = missing != "raise" and isinstance(rows, np.ndarray) and bool(np.isnan(rows.sum()))
-    if not may_lack:
+    if missing == "raise" or not isinstance(rows, np.ndarray) or not np.isnan(_sum_of(rows)):
         order = None if codes is None else np.argsort(codes, kind="stable")
         for start in range(0, rows.shape[0], size):
             some = slice(start, start + size) if order is None else order[start : start + size]
@@ -372,6 +367,12 @@ def score_finalised(
             positions = ordered[start : start + size]
             values = rows[np.ix_(positions, np.flatnonzero(observed))]
             yield RowScores(state, densities, positions, values)
+
+
+def _sum_of(rows: Any) -> Any:
+    """The sum of all values; it is NaN if one of them is, and finite only if all are."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return rows.sum()
 
 
 def score_each(call: Callable[[RowScores], object], blocks: Iterator[RowScores], n_rows: int) -> None:

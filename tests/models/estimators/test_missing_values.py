@@ -70,6 +70,17 @@ def test_a_missing_value_is_an_error_unless_asked_for(model, training):
         model(missing="marginal").fit(X, y).predict(np.where(np.isnan(holed), np.inf, holed))
 
 
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function", "score_samples"])
+def test_values_of_many_rows_that_threads_check_are_told_as_those_of_few(method, model, training):
+    fitted, rows = model().fit(*training), np.tile(training[0], (40, 1))
+    expected = getattr(fitted, method)(rows[:900])
+    assert np.array_equal(getattr(fitted, method)(rows)[-900:], expected)
+    for value, message in ((np.nan, "^row 35999: feature 8 is NaN or null"), (-np.inf, "infinity")):
+        rows[-1, -1] = value
+        with pytest.raises(ValueError, match=message):
+            getattr(fitted, method)(rows)
+
+
 @pytest.mark.parametrize("missing", ["raise", "marginal"])
 def test_a_projection_of_a_missing_value_is_mended_by_filling_it_in(training, missing):
     X, y = training
