@@ -169,7 +169,14 @@ class Contributions:
             some = slice(start, start + size)
             values = scores.rows[some]
             values = values if isinstance(values, np.ndarray) else values.toarray()
-            self._write(values, one[some], other[some], result[some])
+            with np.errstate(
+                over="ignore", invalid="ignore"
+            ):  # also where a class with a prior of 0 is beside
+                self._write(values, one[some], other[some], result[some])
+                is_finite = np.isfinite(result[some, :-1].sum())
+            if not is_finite and not (finite := np.isfinite(result[some, :-1]).all(axis=1)).all():
+                row = scores._position(start + int(np.argmin(finite)))
+                raise RowError(row, " is too far from the classes: squared distances exceed float64")
 
     def _write(self, values: Array, one: Codes, other: Codes, result: Array) -> None:
         """Write the contributions of so few rows that they stay in the cache."""

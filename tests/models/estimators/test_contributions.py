@@ -188,6 +188,11 @@ def test_what_has_none_says_so():
     ):
         with pytest.raises(ValueError, match=message):
             model.contributions(X, *pair)
+    with pytest.raises(ValueError, match="row 0 is too far from the classes"):
+        model.contributions(X[:1] * 1e200, 1, 0)
+    values, base = GaussianNB(priors=[0.5, 0.5, 0.0]).fit(X, y).contributions(X, 2, 0)
+    assert np.isfinite(values).all()
+    assert np.isneginf(base).all()
     X, y, _ = frame()
     model = QuadraticDiscriminantAnalysis(categories=Categorical(model="conditional")).fit(X, y)
     unknown = X.assign(kind=["q" if i == 4 else kind for i, kind in enumerate(X["kind"])])
