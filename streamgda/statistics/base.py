@@ -551,7 +551,7 @@ class Statistics(Locked, ABC):
         """The rows of some blocks as a state of the same kind; None if there are no blocks."""
         blocks = self._taken(blocks)
         if self.rule is not None and workspace is None:
-            blocks = chain.from_iterable(map(_cut, blocks))
+            blocks = chain.from_iterable(map(self._cut, blocks))
         first = list(islice(blocks, 2)) if workspace is None else []
         is_of_one_thread, blocks = len(first) < 2 or _is_of_one_thread(first[0]), chain(first, blocks)
         del first  # else it stays in memory until the end
@@ -595,7 +595,7 @@ class Statistics(Locked, ABC):
     def _groups(self, blocks: Iterator[Block]) -> Iterator[list[Block]]:
         """Yield consecutive blocks, so many that merging their states takes a small part of the time."""
         for block in blocks:
-            n_values = max(1, len(block.codes) * block.n_features)
+            n_values = self._n_values_of(block)
             of_state = self._n_bytes_of(block) // (4 * n_values)  # twice as many values as its state has
             n_blocks = max(min(_BLOCKS_TOGETHER, _MOST_VALUES // n_values), of_state)
             yield [block, *islice(blocks, max(1, n_blocks) - 1)]
@@ -605,6 +605,16 @@ class Statistics(Locked, ABC):
         state = self._from_blocks(blocks, Workspace())
         assert state is not None  # there are blocks
         return state
+
+    def _cut(self, block: Block) -> Iterator[Block]:
+        """The rows of a block, in equal blocks if a rule has made many features of them."""
+        n_rows = len(block.codes)
+        n_blocks = 1 if _is_of_one_thread(block) else -(-self._n_values_of(block) // _MOST_VALUES)
+        return iter([block]) if n_blocks < 2 else block.cut(-(-n_rows // n_blocks))
+
+    def _n_values_of(self, block: Block) -> int:
+        """How many numbers are added up of the rows of a block."""
+        return max(1, len(block.codes) * block.n_features)
 
     def _n_bytes_of(self, block: Block) -> int:
         """About the size of the state of a block; of one class if no row of it counts."""
@@ -998,13 +1008,6 @@ class Statistics(Locked, ABC):
 def _is_of_one_thread(block: Block) -> bool:
     """Whether the thread that gave a block must read its rows."""
     return isinstance(block.features, MadeColumns) and block.features.of_one_thread
-
-
-def _cut(block: Block) -> Iterator[Block]:
-    """The rows of a block, in equal blocks if a rule has made many features of them."""
-    n_rows = len(block.codes)
-    n_blocks = 1 if _is_of_one_thread(block) else -(-n_rows * block.n_features // _MOST_VALUES)
-    return iter([block]) if n_blocks < 2 else block.cut(-(-n_rows // n_blocks))
 
 
 def check_statistics(statistics: object) -> None:

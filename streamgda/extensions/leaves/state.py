@@ -81,6 +81,9 @@ class LeafStatistics(Statistics):
         if run:
             yield run
 
+    def _n_values_of(self, block: Block) -> int:
+        return max(1, len(block.codes) * len(self._firsts))
+
     def _n_bytes_of(self, block: Block) -> int:
         return 12 * _ROWS_TOGETHER * len(self._firsts)
 

@@ -28,6 +28,7 @@ from streamgda import (
     scan_arrow,
     scan_parquet,
 )
+from streamgda.data.blocks.arrays import array_blocks
 from streamgda.extensions.leaves import classifier
 from streamgda.extensions.leaves.classifier import check_memory
 from streamgda.extensions.leaves.rule import LeafRows
@@ -274,3 +275,10 @@ def test_a_damaged_forest_is_refused(change):
     }
     with pytest.raises(ValueError, match="no forest"):
         LeafFeatures.from_document({**document, **damaged[change]})
+
+
+def test_rows_in_memory_are_counted_many_at_once():
+    X, y = rows(60_000)
+    empty = LeafRows(LeafFeatures(8, 400).fit(X[:5_000], y[:5_000])).empty()
+    blocks = (part for block in array_blocks(X, y) for part in empty._cut(empty.rule.assign(block)))
+    assert len(list(empty._groups(blocks))) == 1  # each is merged with all rows before it
