@@ -2,7 +2,8 @@
 
 G holds the weights of pairs of leaves, N the weight of all rows, m = diag(G) / N the mean row, and B the
 weights of leaves by class. The regression of penalty λ solves (G − N m mᵀ + λ) W = B − N m sᵀ, with the
-shares s of the classes. G is as sparse as the pairs that occur, and the matrix is never formed.
+shares s of the classes. G is as sparse as the pairs that occur, and the matrix is not formed, but of few
+leaves, for Cholesky's method.
 
 References
 ----------
@@ -20,13 +21,17 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 
 from streamgda.data.blocks.wording import callers_level
 from streamgda.extensions.leaves.counts import LeafCounts
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.kernels.blas import single_blas_thread
 
 _TOL_OF_COMPARISON = 1e-2  # closer ones choose the same
 _MOST_ITERATIONS = 500
+_FEW_LEAVES = 1_024  # whose equations are solved at once
+_LEAST_ALPHA = 1e-9  # of the weight of all rows; with less, they have no solution that rounding leaves
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +90,14 @@ class LeafRidge:
         fitted: Array = self.intercepts(slopes) + slopes[leaves].sum(axis=1)
         return fitted
 
+    def _at_once(self, alpha: float) -> Array:
+        """The coefficients by Cholesky's method."""
+        matrix = self.sums.pairs.toarray() - self.weight * np.outer(self.mean, self.mean)
+        matrix[np.diag_indices_from(matrix)] += alpha
+        with single_blas_thread():
+            found: Array = cho_solve(cho_factor(matrix, overwrite_a=True), self._right)
+        return found
+
     def slopes(self, alpha: float, start: Array | None = None, tol: float = 1e-3) -> Array:
         """The coefficients of the deviations of a row from the mean: (n_leaves, K).
 
@@ -95,8 +108,10 @@ class LeafRidge:
         start : ndarray of shape (n_leaves, K), optional
             A solution of about the same equations, from which fewer steps are left.
         tol : float
-            The largest residual, relative to the right side.
+            The largest residual, relative to the right side. That of few leaves is rounding.
         """
+        if len(self.mean) <= _FEW_LEAVES and alpha > _LEAST_ALPHA * self.weight:
+            return self._at_once(alpha)
         diagonal = self.sums.leaf_weights - self.weight * self.mean**2 + alpha
         diagonal[diagonal <= 0] = 1.0  # of leaves without rows, where the penalty is 0
 

@@ -94,9 +94,10 @@ def test_counts_are_those_of_dense_rows_however_they_are_cut(seed, weighed):
         assert copy == state
 
 
-def test_the_regression_is_that_of_a_dense_solver():
+@pytest.mark.parametrize("n_trees", [5, 40])
+def test_the_regression_is_that_of_a_dense_solver(n_trees):
     X, y = rows(500)
-    rule = LeafRows(LeafFeatures(5, 30).fit(X, y))
+    rule = LeafRows(LeafFeatures(n_trees, 30).fit(X, y))
     state = rule.empty().update(X, y)
     Z = rule.features.transform(X).toarray()
     centred, indicators = Z - Z.mean(axis=0), np.eye(3)[y]
