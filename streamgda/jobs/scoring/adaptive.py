@@ -158,7 +158,9 @@ class AdaptiveConformalInference:
                 f"booleans of that shape, as predict_set returns them. These have shape {sets.shape} and "
                 f"dtype {sets.dtype}, sample_weight {weights.shape}"
             )
-        check_each_once(np.sort(columns))
+        order = np.argsort(columns)
+        columns, sets = columns[order], sets[:, order]
+        check_each_once(columns)
         weights = checked_weights(weights, "row {}".format)
         every = labels.union(columns, row_labels)
         in_set = np.zeros((n_rows, len(every)), dtype=bool)
