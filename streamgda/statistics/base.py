@@ -20,7 +20,7 @@ from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.records import with_days
 from streamgda.data.blocks.schema import UNNAMED, Columns, MadeColumns, Schema, schema_in
-from streamgda.data.blocks.sparse import DENSE, SparseRows
+from streamgda.data.blocks.sparse import DENSE, SparseRows, is_sparse
 from streamgda.data.blocks.wording import as_html, named
 from streamgda.data.storage import saving
 from streamgda.data.storage.documents import table_digest
@@ -508,7 +508,7 @@ class Statistics(Locked, ABC):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
+        X : array-like or sparse array of shape (n_rows, n_features)
             Numbers of any real type. The names of the columns of a frame or Arrow table become those of the
             features. If the state has the same names in another order, columns are matched by name.
         y : array-like of shape (n_rows,)
@@ -530,6 +530,8 @@ class Statistics(Locked, ABC):
             those of the state. An exact state also refuses weights that are not whole and values that would
             be rounded. The state is then as it was.
         """
+        if is_sparse(X) and (self.exact or self.missing != "raise"):
+            raise ValueError(f"{type(self).__name__} takes no sparse rows; {DENSE}")
         X = arrays.as_table(X, self.feature_names or ())
         rows = arrays.in_order_of(arrays.with_places(X, self.schema), self.feature_names)
         lists = () if rows is X else arrays.list_columns(X, arrays.column_names(rows))
@@ -568,8 +570,6 @@ class Statistics(Locked, ABC):
 
         Raises
         ------
-        ValueError
-            If rows are sparse, and sums are exact or features may be missing.
         MemoryError
             If the state of sparse rows takes more memory than the machine has.
         """
@@ -580,8 +580,6 @@ class Statistics(Locked, ABC):
         """The rows of a block, which stay sparse if they are reduced without their zeros."""
         if not isinstance(block.features, SparseRows):
             return iter((block,))
-        if self.exact or self.missing != "raise":
-            raise ValueError(f"{type(self).__name__} takes no sparse rows; {DENSE}")
         if self.rule is not None or not self._keeps_sparse:
             return block.dense()
         check_memory(self._n_bytes_of(block), block.n_features, self.covariance_type)

@@ -188,7 +188,8 @@ class Block:
     def schema(self) -> Schema:
         """What the features are."""
         made = self.features
-        if not isinstance(made, np.ndarray) and isinstance(made, MadeColumns):
+        is_made = not isinstance(made, np.ndarray) and isinstance(made, MadeColumns)
+        if is_made and not isinstance(made, SparseRows):
             return made.schema.with_types(made.schema.dates, self.lists) if self.lists else made.schema
         return UNNAMED if self.feature_names is None else Columns(self.feature_names, self.dates, self.lists)
 
@@ -236,6 +237,16 @@ class Block:
     def between(self, start: int, stop: int) -> Block:
         """The rows start:stop, with `n_dropped` set to 0."""
         return replace(self._at(slice(start, stop)), n_dropped=0, row_name=self.row_name.after(start))
+
+    def are_finite(self) -> NDArray[np.bool_]:
+        """Which rows have neither NaN nor infinity."""
+        return _finite_rows(self.features)
+
+    def parted(self, size: int) -> tuple[Block, Block | None]:
+        """The first rows, up to so many, with the `n_dropped` of all; and the rest, if there is one."""
+        first = next(self.cut(size))
+        n_rows = len(self.codes)
+        return first, self.between(size, n_rows) if n_rows > size else None
 
     def cut(self, size: int) -> Iterator[Block]:
         """Yield the rows in blocks of so many, at least one block. The first has the `n_dropped` of all."""

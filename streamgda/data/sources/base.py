@@ -14,7 +14,7 @@ from streamgda.data.blocks.block import Missing
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import is_time
-from streamgda.data.blocks.wording import as_html, counted
+from streamgda.data.blocks.wording import as_html, counted, listed
 from streamgda.data.sources.splits import InputFile, Picklable, ScorableSplit, Split, total
 
 if TYPE_CHECKING:
@@ -262,6 +262,19 @@ class Source(Picklable, ABC):
             f"{self!r} has other features, or another order; scan it with the features {list(names[:5])}"
         )
 
+    def as_stored(self) -> Self:
+        """The same source, whose columns that are not numbers come as they are stored, as a map takes them.
+
+        Raises
+        ------
+        ValueError
+            If the source cannot give them so.
+        """
+        raise ValueError(
+            f"{self!r} has columns of text, {listed(self.encoded)}, and a map of it takes numbers; "
+            "leave such columns out where it is scanned, or scan files or a table of Arrow"
+        )
+
     def with_columns(self, **expressions: Any) -> Self:
         """The same source with features that are computed from its columns, such as dates.
 
@@ -349,7 +362,9 @@ class Source(Picklable, ABC):
             Its `transform` is called with blocks of rows: an array (n_rows, n_features), or a pandas frame
             if the features have names. A function gets an array. It must answer each row by itself, whatever
             rows come with it. A transformer that was fitted to a frame is given the features of that frame,
-            and other features of the source are not read.
+            and other features of the source are not read. If some are text or categories, they come as they
+            are stored, in a pandas frame; a vectorizer of texts gets those of the only feature. Sparse rows
+            stay sparse.
         features : sequence of str, optional
             The names of the features that it makes. By default those of its `get_feature_names_out`; a
             function needs them.

@@ -179,6 +179,10 @@ class RowsSource(Source):
             return super().with_features(names)
         return replace(self, roles=self.roles.of_features(names))
 
+    def as_stored(self) -> RowsSource:
+        """The same rows, whose columns that are not numbers come as they are."""
+        return replace(self, roles=self.roles and self.roles.as_stored())
+
     def with_part(self, part: Part) -> RowsSource:
         """One of the parts of `split`."""
         return replace(self, parts=(*self.parts, part)) if part.column is None else super().with_part(part)

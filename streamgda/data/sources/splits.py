@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.schema import MadeColumns
+from streamgda.data.blocks.sparse import SparseRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -215,7 +216,7 @@ def _table_of(block: Block) -> pa.Table:
 
     rows = block.features
     columns: dict[str, Any]
-    if isinstance(rows, MadeColumns):
+    if isinstance(rows, MadeColumns) and not isinstance(rows, SparseRows):
         columns = {**rows.by_name()}
     elif block.feature_names is None:
         columns = {"X": lists_of(block.matrix(0, len(block.codes)))}

@@ -81,6 +81,10 @@ class TabularSource(Source):
         """The same source, which reads text in these columns as dates."""
         return self._with_roles(self._roles.with_dates(names))
 
+    def as_stored(self) -> Self:
+        """The same source, whose columns that are not numbers come as they are stored."""
+        return self._with_roles(self._roles.as_stored())
+
     def with_features(self, names: Sequence[str]) -> Self:
         """The same source with some of its features, in this order."""
         return self._with_roles(self._roles.of_features(names))

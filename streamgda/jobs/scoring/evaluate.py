@@ -16,6 +16,7 @@ from streamgda.data.blocks.arrays import array_blocks, as_table, column_labels, 
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.dates import datetimes_of_days
 from streamgda.data.blocks.schema import MadeColumns
+from streamgda.data.blocks.sparse import SparseRows
 from streamgda.data.blocks.wording import callers_level, check_known, listed
 from streamgda.data.sources.base import ScorableSource, Source
 from streamgda.data.sources.conversion import is_dask
@@ -322,7 +323,10 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
 
     for split in batches.splits():
         for block in split.blocks():
-            X: Any = block.matrix(0, len(block.codes))
+            X: Any = block.values(slice(0, len(block.codes)))
+            if isinstance(block.features, SparseRows):
+                yield X, block.classes[block.codes], block.weights
+                continue
             if isinstance(block.features, MadeColumns):
                 X = pd.DataFrame(block.features.by_name())
             elif block.feature_names is not None:

@@ -14,24 +14,37 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, SplineTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    SplineTransformer,
+    StandardScaler,
+)
 
 from streamgda import (
     ClassStatistics,
     ExactClassStatistics,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    RidgeClassifier,
     StatisticsLedger,
+    StatisticsSearchCV,
     accumulate,
+    evaluate,
+    load,
     predict_dataset,
+    scan,
     scan_arrow,
     scan_dask,
     scan_parquet,
@@ -296,6 +309,95 @@ def test_missing_values_need_a_transformer_that_takes_them(missing):
         QuadraticDiscriminantAnalysis(missing="marginal").fit(scaled)
     dropped = accumulate(scan_arrow(table, "y", missing="drop").map(TRANSFORMERS[2]))
     assert (dropped.n_rows, dropped.n_dropped) == (599, 1)
+
+
+WORDS = np.array([f"w{i}" for i in range(60)])
+MIXED = pd.DataFrame(
+    {
+        "text": [" ".join(WORDS[(RNG.integers(0, 40, 9) + 5 * k) % 60]) for k in Y],
+        "colour": RNG.choice(["red", "green", "blue"], 600),
+        "size": RNG.normal(size=600) + Y,
+        "y": np.array(["a", "b", "c"])[Y],
+    }
+)
+HASHES = HashingVectorizer(n_features=32, norm=None)
+BESIDE = [
+    ("hashes", HASHES, "text"),
+    ("one hot", OneHotEncoder(), ["colour"]),
+    ("size", "passthrough", ["size"]),
+]
+OF_TEXT = [
+    (HASHES, "text"),
+    (make_pipeline(HASHES, TfidfTransformer().fit(HASHES.transform(MIXED["text"]))), "text"),
+    (TfidfVectorizer(max_features=20).fit(MIXED["text"]), "text"),
+    (OneHotEncoder().fit(MIXED[["colour"]]), ["colour"]),
+    (ColumnTransformer(BESIDE, sparse_threshold=1).fit(MIXED.drop(columns="y")), ["text", "colour", "size"]),
+]
+
+
+def write_mixed(folder):
+    folder.mkdir()
+    table = pa.Table.from_pandas(MIXED, preserve_index=False)
+    for i in range(3):
+        pq.write_table(table.slice(200 * i, 200), folder / f"{i}.parquet", row_group_size=90)
+    return table
+
+
+@pytest.mark.parametrize(("transformer", "columns"), OF_TEXT, ids=lambda one: type(one).__name__)
+def test_text_categories_and_frames_are_mapped_to_sparse_rows(transformer, columns, tmp_path):
+    expected = ClassStatistics("tied").update(transformer.transform(MIXED[columns]), MIXED["y"])
+    features = [columns] if isinstance(columns, str) else columns[::-1]
+    table = write_mixed(tmp_path / "rows")
+    MIXED.to_csv(tmp_path / "rows.csv", index=False)
+    sources = [scan(tmp_path / name, "y", features=features) for name in ("rows", "rows.csv")]
+    sources += [scan_arrow(table, "y", features=features)]
+    sources += [scan_dask(dd.from_pandas(MIXED, npartitions=2), "y", features=features)]
+    for source in sources:
+        mapped = source.map(transformer)
+        state = accumulate(mapped, covariance_type="tied")
+        assert state.allclose(expected, 1e-12), source
+        assert state.feature_names == mapped.feature_names
+    mapped = sources[0].map(transformer)
+    assert accumulate(mapped, covariance_type="tied", exact=True).allclose(expected, 1e-12)
+    blocks = [block for split in mapped.splits() for block in split.blocks()]
+    assert all(sp.issparse(block.values(slice(0, 2))) for block in blocks)
+
+
+def test_every_pass_takes_a_mixed_frame_through_a_map(tmp_path):
+    transformer, columns = OF_TEXT[-1]
+    rows, table = transformer.transform(MIXED[columns]), write_mixed(tmp_path / "rows")
+
+    def source():
+        return scan(tmp_path / "rows", "y", features=columns).map(transformer)
+
+    model = RidgeClassifier(alpha=1.0).fit(source())
+    assert evaluate(model, source()).accuracy == model.score(rows, MIXED["y"])
+    predict_dataset(model, source(), tmp_path / "predictions")
+    predictions = pq.read_table(tmp_path / "predictions").to_pandas()
+    assert predictions["predicted_label"].tolist() == model.predict(rows).tolist()
+    search = StatisticsSearchCV(RidgeClassifier(), {"alpha": [1.0, 10.0]}, scoring="accuracy").fit(source())
+    assert search.best_score_ > 0.5
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    assert ledger.refresh(source()).rows == 600
+    pq.write_table(table.slice(0, 50), tmp_path / "rows" / "3.parquet")
+    assert ledger.refresh(source()).rows == 50
+    state = ClassStatistics().update(rows, MIXED["y"]).update(rows[:50], MIXED["y"][:50])
+    assert load(tmp_path / "ledger" / "ledger.parquet").allclose(state, 1e-12)
+
+
+def test_a_map_of_text_names_what_is_missing_and_what_it_takes(tmp_path):
+    wrong = pa.table({"text": ["w1", "w2", None], "size": [1.0, 2.0, 3.0], "y": [0, 1, 1]})
+    texts = scan_arrow(wrong, "y", features=["text"])
+    with pytest.raises(ValueError, match="row 2: feature 'text' is NaN or null"):
+        accumulate(texts.map(HASHES))
+    dropped = scan_arrow(wrong, "y", features=["text"], missing="drop").map(HASHES)
+    assert accumulate(dropped, covariance_type="diag").n_dropped == 1
+    for features in (None, ["size"]):
+        with pytest.raises(ValueError, match="takes one column of text; name it where the source is scanned"):
+            scan_arrow(wrong, "y", features=features).map(HASHES)
+    with pytest.raises(ValueError, match="convert string to float") as error:
+        accumulate(scan_arrow(wrong.slice(0, 2), "y").map(StandardScaler().fit(np.eye(2))))
+    assert any("StandardScaler" in note for note in error.value.__notes__)
 
 
 def test_a_pipeline_that_would_fit_a_source_is_told_of_map():

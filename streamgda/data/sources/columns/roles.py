@@ -16,6 +16,7 @@ from streamgda.data.blocks.wording import check_known, counted
 from streamgda.data.sources.columns.encoding import AS_STORED, Encoding, KnownDates, Wanted, encoding_for
 from streamgda.data.sources.columns.expressions import ColumnExpression, in_words, referenced_columns, type_of
 from streamgda.data.sources.columns.lists import places_of
+from streamgda.data.sources.columns.stored import AsStored
 from streamgda.data.sources.columns.types import is_number, label_kind, types_of
 from streamgda.data.storage.identity import UNTOLD, fields_of
 
@@ -202,6 +203,11 @@ class Roles:
             if is_time(kind) or (name in known and (label_kind(kind) == "str" or pa.types.is_null(kind)))
         )
         return replace(self, encoded=encoded, encoding=encoding, dates=dates)
+
+    def as_stored(self) -> Self:
+        """The same roles, where the features that are encoded come as they are stored."""
+        assert self.encoding is not None  # by which they are encoded
+        return replace(self, encoding=AsStored(self.encoding, self.features))
 
     def with_dates(self, names: Collection[str]) -> Self:
         """The same roles, where text in these columns is read as dates."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.parts import Part
-from streamgda.data.blocks.wording import check_known, listed
+from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import FileSource, MapFunction, ScorableSource, Source, WrappedSource
 from streamgda.data.sources.maps.maps import FeatureMap, name_of
 from streamgda.data.sources.splits import InputFile, LazySplit, ScorableSplit, Split
@@ -75,12 +75,7 @@ class MappedSource(WrappedSource):
     n_features = Source.n_features  # by its own names, and not of the source behind the map
 
     def __init__(self, source: Source, step: FeatureMap) -> None:
-        super().__init__(source)
-        if source.encoded:
-            raise ValueError(
-                f"{source!r} has columns of text, {listed(source.encoded)}, and a map takes numbers; "
-                "leave such columns out where it is scanned"
-            )
+        super().__init__(source.as_stored() if source.encoded else source)
         self.step, self.feature_names = step, step.names
         self.maps = (*source.maps, step.transformer)
 

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.data.blocks.block import Block, rows_per_block
+from streamgda.data.blocks.sparse import SparseRows, is_sparse
 from streamgda.data.blocks.wording import counted
+from streamgda.data.sources.columns.stored import StoredColumns
 from streamgda.data.storage.documents import digest
 
 _RAISED_BY = "raised by the map"  # the first words of a note, which stays with an error of another process
@@ -43,13 +45,19 @@ class FeatureMap:
         TypeError, ValueError
             As `Source.map` does.
         """
-        transformer = _checked(transformer, names)
+        transformer = _checked(transformer, names, is_table=bool(source.encoded))
+        takes_text = takes_documents(transformer)
+        if takes_text and not (source.n_features == 1 and source.encoded):
+            raise ValueError(
+                f"{source!r}: {name_of(transformer)} takes one column of text; name it where the source is "
+                "scanned, as features=[...], or let a ColumnTransformer take it"
+            )
         n_features = getattr(transformer, "n_features_in_", source.n_features)
         if source.n_features not in {None, n_features}:
             raise ValueError(f"{source!r}: {name_of(transformer)} was fitted to {n_features} features")
-        if not source.maps:  # later ones are given the array that a transformer makes
+        if not source.maps and not takes_text:  # later ones are given the array that a transformer makes
             _set_names(transformer, source.feature_names)
-        outputs = transformer.get_feature_names_out(source.feature_names) if names is None else names
+        outputs = _names_made(transformer, source.feature_names) if names is None else names
         features = tuple(map(str, outputs))
         if isinstance(names, str) or len(set(features)) < len(features):
             raise ValueError(f"features must be a list of different names for what it makes; got {names!r}")
@@ -110,39 +118,44 @@ class FeatureMap:
         Exception
             Any other error of the transformer, as it is. A note names the transformer and the rows.
         """
-        size = rows_per_block(len(self.names), len(block.classes))
-        for i, rows in enumerate(block.cut(size)):
+        size, stop = rows_per_block(len(self.names), len(block.classes)), 0
+        rest: Block | None = block
+        while rest is not None:
+            rows, rest = rest.parted(size)
             made = self._output_of(rows)
             result = replace(rows, features=made, feature_names=self.names, dates=(), lists=())
-            yield result, slice(i * size, (i + 1) * size)
+            start, stop = stop, stop + len(rows.codes)
+            yield result, slice(start, stop)
+            if isinstance(made, SparseRows):  # of which more take no more memory
+                size = rows_per_block(made.n_columns, len(block.classes))
 
-    def _output_of(self, block: Block) -> NDArray[Any]:
+    def _output_of(self, block: Block) -> NDArray[Any] | SparseRows:
         """What the transformer makes of the features of a block: (n_rows, n_features)."""
-        is_view = isinstance(block.features, np.ndarray)  # which a transformer with copy=False would change
-        rows: Any = np.array(block.matrix(0, len(block.codes)), copy=is_view or None)
-        if not len(rows):  # which transformers refuse
+        n_rows = len(block.codes)
+        if not n_rows:  # which transformers refuse
             return np.empty((0, len(self.names)))
         try:
-            result = self.transformer.transform(_named(self.transformer, rows, block.feature_names))
+            result = self.transformer.transform(_given(self.transformer, block))
         except Exception as error:  # a transformer may raise anything
-            if isinstance(error, ValueError) and not np.isfinite(rows).all():
+            may_be_missing = isinstance(error, (ValueError, TypeError, AttributeError))
+            if may_be_missing and not block.are_finite().all():
                 block.raise_for_values(
                     other_remedy=f"let {name_of(self.transformer)} come after a step that fills them in, "
                     "such as a SimpleImputer"
                 )
             error.add_note(f"{_RAISED_BY} {name_of(self.transformer)}, for rows from {block.row_name(0)} on")
             raise
-        shape = len(rows), len(self.names)
-        values = np.asarray(result.toarray() if hasattr(result, "toarray") else result)
+        shape, is_csr = (n_rows, len(self.names)), is_sparse(result)
+        values: Any = result if is_csr else np.asarray(result)
         if values.shape != shape or values.dtype.kind not in "biuf":
             raise ValueError(
-                f"{name_of(self.transformer)}, for {counted(len(rows), 'row')} from {block.row_name(0)} on: "
+                f"{name_of(self.transformer)}, for {counted(n_rows, 'row')} from {block.row_name(0)} on: "
                 f"it made {values.dtype} of shape {values.shape}, not numbers of shape {shape}"
             )
-        return values
+        return SparseRows.of(values) if is_csr else values
 
 
-def _checked(transformer: Any, names: Sequence[str] | None) -> Any:
+def _checked(transformer: Any, names: Sequence[str] | None, *, is_table: bool) -> Any:
     """A copy of a fitted transformer; of a function, a transformer."""
     from sklearn.preprocessing import FunctionTransformer
     from sklearn.utils.validation import check_is_fitted
@@ -152,10 +165,44 @@ def _checked(transformer: Any, names: Sequence[str] | None) -> Any:
     if not hasattr(transformer, "transform"):
         if names is None:
             raise ValueError(f"what {transformer!r:.80} makes needs names: map(..., features=[...])")
-        return FunctionTransformer(transformer, validate=True, feature_names_out=partial(_names_out, names))
+        return FunctionTransformer(
+            transformer, validate=not is_table, feature_names_out=partial(_names_out, names)
+        )
     if hasattr(transformer, "fit"):
         check_is_fitted(transformer, msg="%(name)s is not fitted; fit it to a sample of the rows first")
     return deepcopy(transformer)
+
+
+def takes_documents(transformer: Any) -> bool:
+    """Whether a transformer takes a list of texts, and not rows, as the vectorizers of scikit-learn do."""
+    from sklearn.base import BaseEstimator
+    from sklearn.utils import get_tags
+
+    first = _first_step(transformer)
+    return isinstance(first, BaseEstimator) and not get_tags(first).input_tags.two_d_array
+
+
+def _first_step(transformer: Any) -> Any:
+    from sklearn.pipeline import Pipeline
+
+    while isinstance(transformer, Pipeline):
+        transformer = transformer[0]
+    return transformer
+
+
+def _names_made(transformer: Any, names: Sequence[str] | None) -> Any:
+    """The names of what a transformer makes; numbers under its own name, where hashes of texts have none."""
+    first = _first_step(transformer)
+    try:
+        return transformer.get_feature_names_out(names)
+    except AttributeError:
+        if takes_documents(transformer):
+            n_made = transformer.transform([""]).shape[1]
+        elif hasattr(first, "output_indices_"):  # of a ColumnTransformer
+            n_made = max(some.stop for some in first.output_indices_.values())
+        else:
+            raise
+    return [f"{type(first).__name__.lower()}{i}" for i in range(n_made)]
 
 
 def _names_out(names: Sequence[str], transformer: Any, input_features: Any) -> NDArray[Any]:
@@ -165,14 +212,23 @@ def _names_out(names: Sequence[str], transformer: Any, input_features: Any) -> N
 def _set_names(transformer: Any, names: Sequence[str] | None) -> None:
     """Tell a transformer the names of its features, unless it knows them or has other estimators in it."""
     from sklearn.base import BaseEstimator
-    from sklearn.pipeline import Pipeline
 
-    first = transformer
-    while isinstance(first, Pipeline):
-        first = first[0]
+    first = _first_step(transformer)
     is_simple = isinstance(first, BaseEstimator) and first.get_params() == first.get_params(deep=False)
     if is_simple and names is not None and not hasattr(first, "feature_names_in_"):
         first.feature_names_in_, first.n_features_in_ = np.array(names, dtype=object), len(names)
+
+
+def _given(transformer: Any, block: Block) -> Any:
+    """The features of a block as a transformer takes them: texts, a frame, rows in CSR or an array."""
+    features = block.features
+    if isinstance(features, StoredColumns):
+        return features.documents() if takes_documents(transformer) else features.frame()
+    if isinstance(features, SparseRows):
+        return features.csr.copy()
+    is_view = isinstance(features, np.ndarray)  # which a transformer with copy=False would change
+    rows = np.array(block.matrix(0, len(block.codes)), copy=is_view or None)
+    return _named(transformer, rows, block.feature_names)
 
 
 def _named(transformer: Any, rows: NDArray[Any], columns: Sequence[str] | None) -> Any:
