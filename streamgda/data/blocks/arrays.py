@@ -383,7 +383,7 @@ def array_blocks(
         If X is not a matrix of numbers, if lengths differ, or if labels are not integers, strings or bools.
     """
     try:
-        X = SparseRows.of(X) if is_sparse(X) else X
+        X = SparseRows.of(X) if type(X) is not np.ndarray and is_sparse(X) else X
         made = None if isinstance(X, np.ndarray) or not isinstance(X, MadeColumns) else X
         if type(X) is not np.ndarray and made is None:
             dates = dates or date_columns(X)

@@ -188,8 +188,7 @@ class Block:
     def schema(self) -> Schema:
         """What the features are."""
         made = self.features
-        is_made = not isinstance(made, np.ndarray) and isinstance(made, MadeColumns)
-        if is_made and not isinstance(made, SparseRows):
+        if not isinstance(made, np.ndarray | SparseRows) and isinstance(made, MadeColumns):
             return made.schema.with_types(made.schema.dates, self.lists) if self.lists else made.schema
         return UNNAMED if self.feature_names is None else Columns(self.feature_names, self.dates, self.lists)
 

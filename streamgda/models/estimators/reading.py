@@ -113,7 +113,7 @@ def check_rows(
     TypeError
         If the rows are not in memory, or sparse where they must be dense.
     """
-    missing, other_remedy = missing or model.missing, other_remedy or remedy_to_predict(model)
+    missing = missing or model.missing
     if not isinstance(X, np.ndarray):
         if isinstance(X, dict | list) and (numbers := _numbers_of_records(model, X)) is not None:
             return numbers
@@ -143,14 +143,16 @@ def _validated_sparse(model: Any, X: Any, *, min_rows: int = 1) -> Any:
     return check_array(X, accept_sparse="csr", estimator=model, **options)
 
 
-def _in_memory(model: Any, X: Any, missing: MissingRows, other_remedy: str, *, accept_sparse: bool) -> Any:
+def _in_memory(
+    model: Any, X: Any, missing: MissingRows, other_remedy: str | None, *, accept_sparse: bool
+) -> Any:
     """Rows as a frame, or an array of NumPy or SciPy; TypeError for those that are not in memory."""
     if lies_elsewhere(X):
         raise TypeError(
             "rows on a device are taken by fit, partial_fit and predictions; give them in NumPy here"
         )
     if isinstance(X, dict | list | tuple):
-        X = _records(model, X, fills=missing != "raise", remedy=other_remedy)
+        X = _records(model, X, fills=missing != "raise", remedy=other_remedy or remedy_to_predict(model))
     else:
         X = in_numpy(X)
     check_batch(X, _OR_PREDICTED)
@@ -215,7 +217,7 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
     return rows if is_valid else None
 
 
-def _validated(model: Any, X: Any, missing: MissingRows, other_remedy: str) -> NDArray[Any]:
+def _validated(model: Any, X: Any, missing: MissingRows, other_remedy: str | None) -> NDArray[Any]:
     """The rows, validated by scikit-learn; errors name the first missing value."""
     X = _with_known_columns(model, arrays.with_places(X, model.statistics_.schema_of_rows))
     if arrays.column_labels(X) is not None:  # names first: a column that is no feature may have any type
@@ -242,7 +244,7 @@ def _with_known_columns(model: Any, X: Any) -> Any:
 
 
 def _checked_values(
-    model: Any, validate: Callable[..., Any], missing: MissingRows, other_remedy: str
+    model: Any, validate: Callable[..., Any], missing: MissingRows, other_remedy: str | None
 ) -> NDArray[Any]:
     """The rows that scikit-learn has validated; errors name the first missing value."""
     with np.errstate(over="ignore", invalid="ignore"):  # in the sum
@@ -251,7 +253,7 @@ def _checked_values(
             rows = arrays.real(rows, "X")
         if not np.isfinite(rows.sum()):
             if missing == "raise":
-                _raise_for_missing(model, rows, other_remedy)
+                _raise_for_missing(model, rows, other_remedy or remedy_to_predict(model))
             assert_all_finite(rows, allow_nan=True, estimator_name=type(model).__name__, input_name="X")
     return rows
 
