@@ -100,7 +100,8 @@ def scan(
 
     The first megabyte of the first file tells the columns and types of files of text. A later value that does
     not fit is an error that names the file and the line. In CSV an empty field is a missing value, and so
-    are NA, ``\N`` and the like. Labels and categories that are text in a model or a ledger are read as text
+    are NA, ``\N`` and the like. Times of ORC lie from 1677 to 2262: others are an error, or are read wrong by
+    Arrow 23 and older. Labels and categories that are text in a model or a ledger are read as text
     in files of CSV where they happen to be numbers.
 
     Parameters
