@@ -190,6 +190,8 @@ def test_numbers_in_csv_are_text_where_a_model_or_a_ledger_knows_text(column, tm
     source = scan(tmp_path / "days/1.csv", "kind", **by_name)
     frame = later.to_pandas().astype({column: str})
     assert sg.evaluate(model, source).accuracy == model.score(frame[["x", "shop"]], frame["kind"])
+    predict_dataset(model, tmp_path / "days/1.csv", tmp_path / "out", keep=["shop"])
+    assert pq.read_table(tmp_path / "out")["shop"].to_pylist() == frame["shop"].tolist()
     assert model.partial_fit(source).statistics_ == accumulate(scan(tmp_path / "days", "kind"), "diag")
     told = f"csv column_types={{'{column}': 'int64'}}"
     with pytest.raises(ValueError, match="different"):

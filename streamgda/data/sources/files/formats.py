@@ -30,6 +30,7 @@ from streamgda.data.sources.columns.choosing import check_types, choose_roles
 from streamgda.data.sources.columns.encoding import Wanted
 from streamgda.data.sources.columns.lists import first_batches, is_list
 from streamgda.data.sources.columns.names import check_named
+from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.columns.types import FIRST_ROWS, label_kind
 from streamgda.data.sources.files.decoding import CODECS, decode_file, unpacked
 from streamgda.data.sources.files.dialects import BEGINNING, check_columns, naming_options
@@ -221,6 +222,19 @@ class FormatDataset(Dataset):
         told = self.format.default_fragment_scan_options.convert_options.column_types
         return frozenset(one.name for one in self.stored if label_kind(one.type) != "str").difference(told)
 
+    def kinds(self, roles: Roles, keep: Collection[str] = ()) -> dict[str, str]:
+        """The kinds as which keys are read, and columns of CSV that are text where they are known."""
+        texts = {name: kind for name, kind in roles.kinds.items() if name in self.untyped}
+        return {**super().kinds(roles, keep), **texts}
+
+    def schema_as(self, kinds: Mapping[str, str]) -> pa.Schema:
+        """The schema where keys and columns are of these kinds."""
+        return self._with_texts(super().schema_as(kinds), kinds)
+
+    def _with_texts(self, columns: pa.Schema, kinds: Mapping[str, str]) -> pa.Schema:
+        texts = {name for name in self.untyped if kinds.get(name) == "str"}
+        return pa.schema([one.with_type(pa.string()) if one.name in texts else one for one in columns])
+
     @staticmethod
     def read_head(storage: Storage, kind: ds.FileFormat, path: str) -> Footer:
         """Read the columns of a file and their types, as its beginning tells them."""
@@ -263,9 +277,8 @@ class FormatDataset(Dataset):
         columns = pa.schema([column for column in self.stored if column.name in read_options.columns])
         if _is_text(self.format):
             plain = {*roles.features, *roles.lists}.difference(roles.encoded, read_options.keep)
-            texts = {name for name in self.untyped if roles.kinds.get(name) == "str"}
             columns = pa.schema([_as_float(one) if one.name in plain else one for one in columns])
-            columns = pa.schema([one.with_type(pa.string()) if one.name in texts else one for one in columns])
+            columns = self._with_texts(columns, read_options.kinds)
         for file in files:
             path, version = file.location, file.version or self.listing.files[file.location]
             what = read_options, path, version or _version(storage, path), file.partition, b"", None
