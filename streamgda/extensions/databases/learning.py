@@ -16,10 +16,12 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamgda.data.blocks.labels import Labels, as_labels, is_missing, no_labels
-from streamgda.data.blocks.wording import check_known, counted, listed
+from streamgda.data.blocks.wording import counted, listed
+from streamgda.data.sources.columns.choosing import choose_roles
 from streamgda.extensions.databases.connecting import connected
 from streamgda.models.estimators.dialects import DIALECTS, Dialect, joined, number
 from streamgda.statistics.covariances import CovarianceType, kind_named
@@ -31,6 +33,7 @@ _Terms: TypeAlias = Sequence[tuple[tuple[int, ...], str]]
 
 _ROWS_OF_PIVOT = 1000
 _FAR = 100.0  # the square of as many deviations as a class may be from the pivot
+_LEAST = number(1e-153)  # a deviation below it is 0: products lose digits, or Postgres raises an error
 _SELECT = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with|from|values)\b.*\s", re.I | re.S)
 _KINDS = {
     "bool": r"(nullable\()?bool",
@@ -94,6 +97,8 @@ def accumulate_sql(
 
     Raises
     ------
+    TypeError
+        If the connection is none, or its cursors return dicts.
     ValueError
         If the dialect is not known, a column is missing or cannot be summed up, a value is missing, a weight
         is negative or infinite, or the table changes between two statements.
@@ -111,6 +116,11 @@ def accumulate_sql(
     if missing not in ("raise", "drop"):
         raise ValueError(
             f"missing is 'raise' or 'drop' in a database; got {missing!r}. Take one, {_READ_ROWS}"
+        )
+    if not (isinstance(connection, str) or hasattr(connection, "cursor") or hasattr(connection, "sql")):
+        raise TypeError(
+            f"{type(connection).__name__} is no connection of DB-API 2.0 or ADBC, nor a session or a URL; "
+            "SQLAlchemy has one, engine.raw_connection()"
         )
     with connected(connection) if isinstance(connection, str) else nullcontext(connection) as opened:
         dialect = _dialect_of(opened) if dialect is None else dialect
@@ -132,12 +142,12 @@ def _state_of(rows: _Rows, covariance_type: CovarianceType, missing: str) -> Cla
             "there is nothing to accumulate: the query has no rows that count "
             f"({sums.n_dropped} dropped, all others of weight zero)"
         )
+    if not (np.isfinite(sums.firsts).all() and np.isfinite(sums.products).all()):
+        raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
     if sums.are_far(i == j, pooled=kind.is_pooled):
         again = ask(about_classes=True)
         _check_unchanged(sums.of_rows, again.of_rows)
         sums = replace(again, n_dropped=sums.n_dropped)
-    if not (np.isfinite(sums.firsts).all() and np.isfinite(sums.products).all()):
-        raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
     products = sums.products.sum(axis=0, keepdims=True) if kind.is_pooled else sums.products
     weights = {"weights": sums.totals[:, 1], "squared_weights": sums.totals[:, 2]} if rows.weight else {}
     about = ClassStatistics.from_sums(
@@ -300,7 +310,8 @@ class _Rows:
         where = " AND ".join([self._of_weight() or " WHERE 1 = 1", self._is_complete()])
         first = self.sql.step("gda_1", f"SELECT {columns} FROM gda_0{where} LIMIT {_ROWS_OF_PIVOT}")
         (found,) = self._answer(f"WITH {self._raw()}, {first} SELECT {means} FROM gda_1")
-        return np.array([0.0 if is_missing(mean) else float(f"{mean:.12g}") for mean in found])
+        means = np.array([0.0 if is_missing(mean) else float(f"{mean:.12g}") for mean in found])
+        return np.where(np.isfinite(means), means, 0.0)
 
     # ------------------------------------------------------------------ steps
 
@@ -336,14 +347,8 @@ class _Rows:
             *(["gda_w"] if self.weight else []),
         ]
         for k in used:
-            columns += [f"gda_x{k}", f"{self._deviation(k, f'({number(self.pivot[k])})')} AS gda_d{k}"]
+            columns += [f"gda_x{k}", f"{_deviation(k, f'({number(self.pivot[k])})')} AS gda_d{k}"]
         return self.sql.step("gda_1", f"SELECT {', '.join(columns)} FROM gda_0{self._of_weight()}")
-
-    def _deviation(self, k: int, pivot: str) -> str:
-        deviation = f"gda_x{k} - {pivot}"
-        if not self.sql.least:
-            return deviation
-        return f"CASE WHEN ABS({deviation}) < {number(self.sql.least)} THEN 0e0 ELSE {deviation} END"
 
     def _centred(self, used: Iterable[int]) -> Iterator[str]:
         """Deviations from the means of the classes, which are numbers as any: no digit of a row is lost."""
@@ -354,7 +359,7 @@ class _Rows:
         select = f"SELECT gda_y AS gda_c, {means} FROM gda_1 WHERE gda_y IS NOT NULL GROUP BY gda_y"
         yield self.sql.step("gda_2", select)
         weight = "gda_w, " if self.weight else ""
-        columns = ", ".join(f"{self._deviation(k, f'gda_m{k}')} AS gda_z{k}, gda_m{k}" for k in used)
+        columns = ", ".join(f"{_deviation(k, f'gda_m{k}')} AS gda_z{k}, gda_m{k}" for k in used)
         yield self.sql.step(
             "gda_3", f"SELECT gda_y, {weight}{columns} FROM gda_1 JOIN gda_2 ON gda_y = gda_c"
         )
@@ -370,13 +375,24 @@ def _rows_of(
     text = query.strip().rstrip(";")
     source = f"({text}\n) gda_rows" if _SELECT.match(text) else sql.table(text)
     described, _ = answered(connection, f"SELECT * FROM {source} WHERE 1 = 0")
-    chosen = [features] if isinstance(features, str) else features
-    names = [name for name in described if name not in (target, weight)] if chosen is None else list(chosen)
+    columns = pa.schema([(name, pa.null()) for name in described])  # whose types the database judges
+    roles = choose_roles(
+        columns,
+        "the query",
+        target,
+        features,
+        (),
+        None,
+        weight,
+        "raise",
+        columns,
+        columns.empty_table().select,
+    )
+    names = list(roles.features)
     numbers = [*names, weight] if weight else names
-    check_known([target, *numbers], list(described), "the query")
-    if not names:
-        raise ValueError("the query has no column of features")
     types = _types_of(connection, sql, source, described, [target, *numbers])
+    if weight and _kind(types[weight]) == "date":
+        raise ValueError(f"column {weight!r} is {types[weight]} and cannot be the weight")
     values = [_value(sql, name, types[name]) for name in numbers]
     label = sql.name(target)
     kind = _kind(types[target])
@@ -415,6 +431,11 @@ def _types_of(
     return {name: one or "number" for name, one in zip(names, found, strict=True)}
 
 
+def _deviation(k: int, pivot: str) -> str:
+    deviation = f"gda_x{k} - {pivot}"
+    return f"CASE WHEN ABS({deviation}) < {_LEAST} THEN 0e0 ELSE {deviation} END"
+
+
 def _kind(of_type: str) -> str | None:
     """Whether a type is "number", "bool" or "date"; None for any other."""
     return next((kind for kind, words in _KINDS.items() if re.match(words, of_type, re.I)), None)
@@ -431,7 +452,10 @@ def answered(connection: Any, statement: str) -> tuple[dict[str, str], list[tupl
     cursor = connection if hasattr(connection, "fetchall") else connection.cursor()
     try:
         cursor.execute(statement)
-        return {name: str(code) for name, code, *_ in cursor.description}, list(cursor.fetchall())
+        rows = list(cursor.fetchall())
+        if rows and isinstance(rows[0], Mapping):
+            raise TypeError("the cursors of the connection return dicts; rows are tuples by default")
+        return {name: str(code) for name, code, *_ in cursor.description}, rows
     finally:
         if cursor is not connection:
             cursor.close()

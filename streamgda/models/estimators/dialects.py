@@ -21,7 +21,6 @@ class Dialect:
     place: str = "{0}[{1}]"
     kind: str = ""  # the type of a column; "" if only the connection tells it
     exact_text: str = "{0}"  # text of which only equal characters are equal
-    least: float = 0.0  # a deviation below it is 0, where a product that underflows is an error
     most_columns: int = 1000  # of a SELECT
 
     def days(self, name: str) -> str:
@@ -62,7 +61,8 @@ class Dialect:
 # Days of dates, times with and without a zone, and text: one without a zone would be of that of the session.
 _ZONE = ":[0-9.]+ ?(Z|[+-][0-9:]+)$"
 _EPOCH_OF_DUCKDB = (
-    f"EPOCH_US(CAST(CASE WHEN REGEXP_MATCHES(CAST({{0}} AS VARCHAR), '{_ZONE}') "
+    f"EPOCH_US(CAST(CASE WHEN CAST({{0}} AS VARCHAR) LIKE '%infinity' THEN NULL "
+    f"WHEN REGEXP_MATCHES(CAST({{0}} AS VARCHAR), '{_ZONE}') "
     "THEN CAST({0} AS VARCHAR) ELSE CAST(CAST({0} AS TIMESTAMP) AS VARCHAR) || '+00' END "
     "AS TIMESTAMPTZ)) / 8.64e10"
 )
@@ -97,7 +97,6 @@ DIALECTS = {
         epoch=_EPOCH_OF_POSTGRES,
         place="{0}[{2}]",
         kind="CAST(PG_TYPEOF({0}) AS TEXT)",
-        least=1e-153,
     ),
     "bigquery": Dialect(
         "FLOAT64",
