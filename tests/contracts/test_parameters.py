@@ -67,7 +67,7 @@ CALLS = {
 WITHOUT_EFFECT = {  # which docstrings tell
     "fit": {"half_life"},  # all rows are of one age
     "partial_fit": {"subclasses", "calibration_rows"},  # a batch has too few rows
-    "from_statistics": {"half_life", "subclasses", "features", "calibration", "calibration_rows"},
+    "from_statistics": {"half_life", "calibration", "calibration_rows"},
     "cross_validate": {"half_life"},
 }
 
@@ -80,7 +80,8 @@ PAIRS = set(product(ESTIMATORS, CALLS)) - set(product(MAPPED, ["cross_validate"]
 def test_a_parameter_has_an_effect(name, call):
     kind, base, tried = getattr(streamgda, name), BASE.get(name, {}), TRIED_BY.get(name, TRIED)
     plain, same = CALLS[call](kind(**base)), set()
-    for parameter in set(kind().get_params(deep=False)) - NOT_TRIED:
+    told = {"features", "subclasses"} if call == "from_statistics" else set()
+    for parameter in set(kind().get_params(deep=False)) - NOT_TRIED - told:
         changed = CALLS[call](kind(**{**base, parameter: tried[parameter]}))
         same |= {parameter} if np.array_equal(changed, plain) else set()
     few = {"calibration_rows"} if name == "LeafClassifier" else set()  # an eighth of the rows
@@ -116,3 +117,19 @@ def test_a_missing_value_is_an_error_with_a_remedy_that_the_model_has(name, tmp_
             call()
         assert ("missing='marginal'" in str(caught.value)) == takes, str(caught.value)
         assert ("SimpleImputer" in str(caught.value)) != takes, str(caught.value)
+
+
+def test_statistics_tell_how_rows_were_mapped_or_divided():
+    for name, parameter, other in (
+        ("RandomFeatureClassifier", "features", RandomFeatures(10)),
+        ("LeafClassifier", "features", LeafFeatures(3, 4)),
+        ("MixtureDiscriminantAnalysis", "subclasses", 1),
+    ):
+        kind, params = getattr(streamgda, name), {**BASE[name], "subclasses": 2}
+        own = {key: value for key, value in params.items() if key in kind().get_params()}
+        state = kind(**own).fit(X, Y).statistics_
+        assert (
+            kind.from_statistics(state, **own).statistics_ == state == kind.from_statistics(state).statistics_
+        )
+        with pytest.raises(ValueError, match=f"leave out {parameter}="):
+            kind.from_statistics(state, **{parameter: other})

@@ -63,6 +63,7 @@ class MappedRidgeClassifier(RidgeClassifier):
     _rows_of_part: ClassVar[int] = 1
     """How many rows of a part of a source are read for the map, at the least; whole blocks are."""
     _sample = cast("Any", None)
+    _said_by_rules = ("features",)
 
     _: KW_ONLY
     features: Any = "auto"
@@ -82,6 +83,13 @@ class MappedRidgeClassifier(RidgeClassifier):
         """A row that the model can score: the mean of the sample of the map, (n_features,)."""
         mean: Array = self._rule_in(self.statistics_).features.mean_
         return mean
+
+    def _check_rule(self, statistics: Statistics) -> None:
+        known, asked = self._rule_in(statistics).features, self.features
+        if hasattr(asked, "get_params") and known.get_params() != asked.get_params():
+            raise ValueError(
+                f"these statistics are of rows that {known!r} has mapped: leave out features={asked!r}"
+            )
 
     # ------------------------------------------------------------------ the map
 

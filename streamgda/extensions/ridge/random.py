@@ -67,8 +67,8 @@ class RandomFeatureClassifier(MappedRidgeClassifier):
         they are.
     calibration_rows : int, default=4000
         How many different rows are in this sample, drawn by a hash of their values. Statistics have no
-        sample; they have a map, so `features`, `products`, `calibration` and this do nothing in
-        `from_statistics`.
+        sample; they have a map, so `products`, `calibration` and this do nothing in `from_statistics`,
+        and other `features` are an error.
     device : str, optional
         The device of PyTorch, such as "cuda", on which rows are mapped and multiplied, and regressions are
         solved, in float64. The threads of a read decode the rows and feed it. The model is that of the host

@@ -65,7 +65,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
         The number of subclasses of each class, for all or by label; `Subclasses` says how centres are drawn.
         Or the centres: with the covariance that measures distances, or as a dict of label to array-like, for
         Euclidean distances. Classes without centres have one subclass. Statistics that keep subclasses apart
-        have their centres, whatever this is.
+        have their centres, which are no more than this says.
     covariance_type : {"full", "tied", "diag"}, default="full"
         Whether each subclass has a covariance, as in QDA, all share one, as in LDA and the classic
         mixture discriminant analysis, or features are independent, as in naive Bayes, with its smoothing:
@@ -153,6 +153,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
     _of_one_class: ClassVar[dict[str, Any]] = {**GenerativeClassifier._of_one_class, "subclasses": 1}
     divides_rows = True
     _told_by_statistics = (*GenerativeClassifier._told_by_statistics, "subclasses")
+    _said_by_rules = ("subclasses",)
     _remedy_for_encoded = "set covariance_type='tied', or use LinearDiscriminantAnalysis"
 
     subclasses: Any = 3
@@ -241,6 +242,16 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
         """How centres are drawn, or those that are given."""
         how: Subclasses | SubclassCenters = option_of("subclasses", self.subclasses)
         return how
+
+    def _check_rule(self, statistics: Statistics) -> None:
+        how, centers = self._how, statistics.rule
+        wanted = how.n if isinstance(how, Subclasses) else {label: len(own) for label, own in how.items()}
+        for label, own in centers.items() if isinstance(centers, SubclassCenters) else ():
+            most = wanted.get(label, 1) if isinstance(wanted, Mapping) else wanted
+            if len(own) > most:
+                raise ValueError(
+                    f"these statistics have {len(own)} subclasses of {label!r}: leave out subclasses={how!r}"
+                )
 
     def _empty_for(self, read: Read, is_more: bool) -> tuple[Statistics, int]:
         how, n_reads = self._how, 0

@@ -88,6 +88,8 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     _adding: ClassVar[tuple[str, ...]] = ("missing", "exact")
     _takes_missing: ClassVar[bool] = True
+    _said_by_rules: ClassVar[tuple[str, ...]] = ()
+    """The parameters that say how rows are mapped or divided before they are added up."""
     """The parameters that say how rows are added up."""
     _told_by_statistics: ClassVar[tuple[str, ...]] = ("half_life",)
     """Parameters on which predictions depend only through the statistics."""
@@ -529,6 +531,8 @@ class StatisticsLearner(BaseEstimator, ABC):
         own = {name: value for name, value in own.items() if name in cls._get_param_names()}
         estimator = cls().set_params(**{**own, **params})
         estimator._check_exactness(statistics)
+        if statistics.rule is not None and not params.keys().isdisjoint(cls._said_by_rules):
+            estimator._check_rule(statistics)
         reading = Reading(estimator._narrowed(statistics).simplest())
         return estimator._set_fitted(reading, estimator._twin())
 
@@ -547,6 +551,9 @@ class StatisticsLearner(BaseEstimator, ABC):
         if self.exact != statistics.exact:
             given, required = ("exact", "floating") if statistics.exact else ("floating", "exact")
             raise ValueError(f"exact={self.exact} asks for {required} statistics; these are {given}")
+
+    def _check_rule(self, statistics: Statistics) -> None:
+        """Raise ValueError if the rows of statistics were mapped or divided otherwise than parameters say."""
 
     save = saving.save
     to_bytes = saving.to_bytes
