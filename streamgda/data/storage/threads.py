@@ -1,4 +1,4 @@
-"""Threads that nothing waits for: neither the end of a pass, nor Ctrl-C, nor the end of the process.
+"""Threads that nothing waits for: neither the end of a pass, nor Ctrl-C, nor, for long, that of the process.
 
 A storage that does not answer may keep a thread for a minute. Python joins the threads of its own
 `ThreadPoolExecutor` before a process ends.
@@ -6,10 +6,13 @@ A storage that does not answer may keep a thread for a minute. Python joins the 
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from contextvars import copy_context
 from functools import partial
 from itertools import islice
@@ -18,6 +21,11 @@ from typing import Any, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+_CALLS: dict[int, Future[Any]] = {}
+"""The calls that run, by the identifier of their thread."""
+
+_SECONDS_AT_EXIT = 2.0
 
 
 class DaemonThreads(Executor):
@@ -109,9 +117,28 @@ def read_ahead(
 def _run(future: Future[Any], call: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
+    _CALLS[threading.get_ident()] = future
     try:
         result = call()
     except BaseException as error:  # which `future.result` raises
         future.set_exception(error)
     else:
         future.set_result(result)
+    finally:
+        _CALLS.pop(threading.get_ident(), None)
+
+
+@atexit.register
+def _end_calls() -> None:
+    """End the calls that run when the process ends, as after an error, and wait a moment for them.
+
+    If the interpreter ends first, it also ends threads of Arrow that read through a file of Python, and Arrow
+    waits for these forever.
+    """
+    for thread in list(_CALLS):
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(SystemExit))
+    wait(list(_CALLS.values()), _SECONDS_AT_EXIT)
+
+
+if hasattr(os, "register_at_fork"):  # a child has none of the threads
+    os.register_at_fork(after_in_child=_CALLS.clear)

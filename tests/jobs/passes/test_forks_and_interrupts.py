@@ -119,6 +119,24 @@ def test_a_script_ends_at_an_interrupt_though_the_storage_does_not_answer(folder
     assert "KeyboardInterrupt" in errors.splitlines()
 
 
+ENDED_BY_AN_ERROR = """
+import sys
+from streamgda import accumulate, scan
+accumulate(scan(sys.argv[1], "y"), scheduler="threads")
+"""
+
+
+@pytest.mark.slow  # it imports everything anew
+def test_a_script_ends_at_an_error_though_threads_read_other_files(tmp_path):
+    rows = "".join(f"{k % 7},{k % 2}\n" for k in range(200_000))
+    for k in range(4):
+        (tmp_path / f"{k}.csv").write_text("x,y\n" + ("nan,0\n" if k == 0 else "") + rows)
+    command = [sys.executable, "-c", ENDED_BY_AN_ERROR, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "0.csv, row 0: feature 'x' is NaN" in done.stderr.splitlines()[-1]
+
+
 # ---------------------------------------------------------------------- the threads
 
 
