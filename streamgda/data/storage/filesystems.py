@@ -450,8 +450,9 @@ def _resolved(name: str, filesystem: AnyFileSystem | None) -> tuple[pafs.FileSys
         return concealing([name], lambda: _from_url(name))
     if filesystem is None:
         local = pathlib.Path(name)
-        with suppress(RuntimeError):  # there is no such user, so the name of the file begins with "~"
-            local = local.expanduser()
+        if name.startswith("~"):  # "./~" is a file of that name, which pathlib would take for the home
+            with suppress(RuntimeError):  # there is no such user, so the name of the file begins with "~"
+                local = local.expanduser()
         return pafs.LocalFileSystem(), str(local.absolute())
     if isinstance(filesystem, pafs.FileSystem):
         return filesystem, name

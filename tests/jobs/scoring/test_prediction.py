@@ -613,9 +613,9 @@ def test_what_is_kept_reads_as_one_dataset(model, tmp_path, columns):
 def test_names_that_begin_with_a_tilde(model, whole, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whole.to_parquet("./~x.parquet")
-    for out in ("~out", "~out.zarr"):
+    for out in ("~out", "~out.zarr", "./~"):
         predict_dataset(model, "~x.parquet", out)
-        assert Path(f"./{out}").is_dir()
+        assert (tmp_path / out).is_dir()
 
 
 def test_a_feature_may_have_any_name(whole, tmp_path):
