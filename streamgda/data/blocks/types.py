@@ -26,13 +26,19 @@ _OTHERS = {*_ENCODED, lib.Type_FIXED_SIZE_BINARY, pa.bool8().id}  # the last is 
 def decoded_type(kind: Any) -> pa.DataType:
     """The type without views and runs, which most of Arrow's functions do not take."""
     types = pa.types
-    if kind.id not in _ENCODED:
+    if not _is_encoded(kind):
         return kind
+    if types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, decoded_type(kind.value_type), kind.ordered)
     if types.is_run_end_encoded(kind):
         return decoded_type(kind.value_type)
     if types.is_list_view(kind) or types.is_large_list_view(kind):
         return pa.large_list(kind.value_field)
     return pa.large_string() if types.is_string_view(kind) else pa.large_binary()
+
+
+def _is_encoded(kind: Any) -> bool:
+    return kind.id in _ENCODED or (pa.types.is_dictionary(kind) and kind.value_type.id in _ENCODED)
 
 
 def plain_type(kind: Any) -> pa.DataType:
@@ -63,17 +69,19 @@ def plain(column: Any) -> Any:
 
 def decoded_schema(schema: pa.Schema) -> pa.Schema:
     """A schema with the types in which columns of views and runs are decoded."""
-    if _ENCODED.isdisjoint([kind.id for kind in schema.types]):
+    if not any(map(_is_encoded, schema.types)):
         return schema
     return pa.schema([field.with_type(decoded_type(field.type)) for field in schema], schema.metadata)
 
 
 def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch whose columns of views and runs are plain ones."""
-    if _ENCODED.isdisjoint([kind.id for kind in batch.schema.types]):
+    schema = decoded_schema(batch.schema)
+    if schema is batch.schema:
         return batch
-    columns = [plain(one) if one.type.id in _ENCODED else one for one in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=decoded_schema(batch.schema))
+    columns = zip(batch.columns, schema.types, strict=True)
+    made = [column if column.type == kind else plain(column).cast(kind) for column, kind in columns]
+    return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
 def plain_table(table: pa.Table) -> pa.Table:

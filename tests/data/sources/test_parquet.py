@@ -16,8 +16,9 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+import zarr
 from fsspec.implementations.memory import MemoryFileSystem
-from pyarrow import csv
+from pyarrow import csv, feather
 from pyarrow.parquet import encryption
 
 from streamgda import (
@@ -734,6 +735,21 @@ def test_columns_of_views_are_filtered_and_kept_as_strings_are(tmp_path, kind):
         written = pq.read_table(tmp_path / "_out")["name"].cast(pa.large_string()).to_pylist()
         first = [NAMES[0]] if filters is None or (V[0] < 5 and filters[0][0] == "v") else []
         assert written == [*first, *NAMES[rows]]
+
+
+@pytest.mark.parametrize("way", ["table", "feather", "zarr"])
+def test_categories_whose_names_are_views_are_kept_as_strings_are(tmp_path, way):
+    """As Polars gives its categories to Arrow."""
+    names, codes = np.unique(NAMES, return_inverse=True)
+    values = pa.DictionaryArray.from_arrays(codes.astype(np.uint32), pa.array(names, pa.string_view()))
+    table, out = TABLE.append_column("name", values), tmp_path / ("_out.zarr" if way == "zarr" else "_out")
+    if way == "feather":
+        feather.write_feather(table, tmp_path / "1.feather")
+    source = scan(tmp_path, features=["v"]) if way == "feather" else scan_arrow(table, features=["v"])
+    model = GaussianNB().fit(scan_arrow(TABLE, "y", features=["v"]))
+    predict_dataset(model, source, out, columns=["label"], keep=["name"])
+    written = zarr.open(out)["name"][:] if way == "zarr" else pq.read_table(out)["name"]
+    np.testing.assert_array_equal(written, NAMES)
 
 
 def test_kept_columns_that_no_type_holds_are_refused(tmp_path):

@@ -3,7 +3,6 @@
 import re
 import shutil
 import signal
-from pathlib import Path
 
 import dask
 import dask.dataframe as dd
