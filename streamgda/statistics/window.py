@@ -17,6 +17,7 @@ from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import COLUMNS, empty_statistics, state_of
 from streamgda.statistics.locking import Locked
 from streamgda.statistics.required import Required
+from streamgda.statistics.rules import RowRule
 from streamgda.statistics.validation import as_count, check_whole
 
 
@@ -101,6 +102,8 @@ class WindowedStatistics(Locked, Loadable):
         The most rows that the batches of the window have in all. The newest batch always counts.
     seconds : float, optional
         A batch counts while it is less than this many seconds older than the newest one.
+    rule : RowRule, optional
+        As for `accumulate`; the `statistics_` of a model whose rows go through a map have it.
 
     References
     ----------
@@ -132,6 +135,7 @@ class WindowedStatistics(Locked, Loadable):
         feature_names: Sequence[str] | None = None,
         n_rows: int | None = None,
         seconds: float | None = None,
+        rule: RowRule | None = None,
     ) -> None:
         self.n_batches, self.n_rows, self.seconds = n_batches, n_rows, seconds
         if len(self._ends) != 1:
@@ -143,7 +147,7 @@ class WindowedStatistics(Locked, Loadable):
         if seconds is not None and not 0 < seconds < np.inf:
             raise ValueError(f"seconds must be a positive number; got {seconds!r}")
         required = Required(covariance_type, fourth_moments, exact)
-        self._nothing = empty_statistics(required, feature_names=feature_names)
+        self._nothing = empty_statistics(required, feature_names=feature_names, rule=rule)
         self._batches = _Batches([], 0, [], 0, self._nothing, 0)
         self._by_clock: bool | None = None  # not yet known, as in files of version 0.2
 

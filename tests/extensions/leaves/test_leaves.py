@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from distributed import Client, LocalCluster
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -18,8 +19,10 @@ from streamgda import (
     LeafClassifier,
     LeafFeatures,
     LinearDiscriminantAnalysis,
+    RidgeClassifier,
     StatisticsLedger,
     StatisticsSearchCV,
+    WindowedStatistics,
     accumulate,
     cross_validate,
     evaluate,
@@ -131,6 +134,53 @@ def test_every_way_to_the_state_is_one(tmp_path):
     np.testing.assert_allclose(whole.copy().decay(0.5).weights, whole.weights / 2)
 
 
+def test_windows_and_ledgers_forget_to_the_bit(tmp_path):
+    X, y = rows(3_000)
+    rule = LeafRows(LeafFeatures(4, 20).fit(X[:500], y[:500]))
+    days = [rule.empty().update(X[own], y[own]) for own in np.array_split(np.arange(3_000), 5)]
+    window = WindowedStatistics(3, "tied", rule=rule).update(X[:600], y[:600])
+    for day in days[1:]:
+        window.append(day)
+    window.save(tmp_path / "window")
+    assert window.statistics == sum(days[2:], rule.empty())
+    assert (
+        WindowedStatistics.load(tmp_path / "window").append(days[0]).statistics == days[3] + days[4] + days[0]
+    )
+    (tmp_path / "data").mkdir()
+    for i, own in enumerate(np.array_split(np.arange(3_000), 5)):
+        pq.write_table(table(X[own], y[own]), tmp_path / f"data/{i}.parquet")
+    ledger = StatisticsLedger(tmp_path / "ledger", covariance_type="tied", rule=rule, folds=3)
+    ledger.refresh(scan_parquet(tmp_path / "data", "y"))
+    assert ledger.statistics() == sum(days, rule.empty())
+    (tmp_path / "data/1.parquet").unlink()
+    ledger.refresh(scan_parquet(tmp_path / "data", "y"))
+    assert ledger.statistics() == days[0] + sum(days[2:], rule.empty())
+
+
+@pytest.mark.slow
+def test_workers_of_a_cluster_count_as_threads_do(tmp_path):
+    X, y = rows(3_000)
+    for i in range(3):
+        pq.write_table(table(X, y).slice(1_000 * i, 1_000), tmp_path / f"{i}.parquet", row_group_size=300)
+    source = scan_parquet(tmp_path, "y")
+    here = LeafClassifier(features=LeafFeatures(4, 50)).fit(source)
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
+    with cluster, Client(cluster) as client:
+        there = LeafClassifier(features=LeafFeatures(4, 50)).fit(source, scheduler=client)
+    assert there.statistics_ == here.statistics_
+    assert there.validation_log_loss_ == here.validation_log_loss_
+
+
+def test_leaves_are_sparse_rows_of_other_models():
+    X, y = rows(2_000)
+    features = LeafFeatures(4, 30).fit(X[:500], y[:500])
+    Z = features.transform(X)
+    model, dense = RidgeClassifier(alpha=2.0).fit(Z, y), RidgeClassifier(alpha=2.0).fit(Z.toarray(), y)
+    np.testing.assert_allclose(model.decision_function(Z), dense.decision_function(Z.toarray()), atol=1e-9)
+    mapped = RidgeClassifier(alpha=2.0).fit(scan_arrow(table(X, y), "y").map(features))
+    np.testing.assert_allclose(mapped.decision_function(Z), model.decision_function(Z), atol=1e-9)
+
+
 def test_a_model_learns_merges_and_gains_classes(tmp_path):
     X, y = rows(4_000)
     forest = FrozenEstimator(LeafFeatures(8, 100).fit(X, y))
@@ -220,6 +270,7 @@ def empty(**required):
         (lambda: empty(missing="marginal"), "takes complete rows"),
         (lambda: streamgda.drift(fitted().statistics_, fitted().statistics_), "holds the pairs that occur"),
         (lambda: fitted()._scores.mapped(None), "on the host alone"),
+        (lambda: fitted().contributions([[0] * 5]), "of mapped features alone"),
         (
             lambda: LinearDiscriminantAnalysis.from_statistics(fitted().statistics_).predict([[0]]),
             "no scatter",
