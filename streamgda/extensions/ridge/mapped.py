@@ -86,7 +86,8 @@ class MappedRidgeClassifier(RidgeClassifier):
 
     def _check_rule(self, statistics: Statistics) -> None:
         known, asked = self._rule_in(statistics).features, self.features
-        if hasattr(asked, "get_params") and known.get_params() != asked.get_params():
+        asked = getattr(asked, "estimator", asked)  # of a FrozenEstimator
+        if isinstance(asked, type(known)) and known.get_params() != asked.get_params():
             raise ValueError(
                 f"these statistics are of rows that {known!r} has mapped: leave out features={asked!r}"
             )
