@@ -366,6 +366,8 @@ class RefreshReport(DriftReport):
             dropped = f" ({self.rows_dropped:,} dropped)" if self.rows_dropped else ""
             lines.append(f"{counted(self.rows, 'row')} read{dropped}, {self.rows_held:,} held")
         lines += [f"alarm of {path}: {alarm}" for path, alarm in self.alarms_by_file.items()]
+        if self.is_refused:
+            lines.append("refused: the ledger is as it was")
         return "\n".join([*lines, *self._drift_lines()])
 
 
