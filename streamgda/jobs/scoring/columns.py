@@ -98,13 +98,13 @@ def _with_names(columns: PredictionColumns, values: Array) -> Iterator[Any]:
         yield contributions
 
 
-def _with_labels(columns: PredictionColumns, values: NDArray[Any]) -> list[Any]:
-    labels = pa.array(columns.labels)
-    return [labels.take(pa.array(codes)) for codes in values]
-
-
 COLUMNS: dict[str, Column] = {
-    "label": Column(_labels, _ranked, lambda columns: code_dtype(len(columns.labels)), _with_labels),
+    "label": Column(
+        _labels,
+        _ranked,
+        lambda columns: code_dtype(len(columns.labels)),
+        lambda columns, codes: map(pa.array(columns.labels).take, map(pa.array, codes)),
+    ),
     "probabilities": Column(
         _for_each_class("probabilities", "probability", pa.float64()), lambda _, scores: scores.probabilities
     ),
