@@ -326,6 +326,12 @@ def test_the_speeds_of_the_readme_are_those_measured():
     assert all(peak in measured for peak in peaks)
 
 
+def test_each_release_keeps_what_was_measured():
+    released = re.findall(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    kept = {file.stem for file in (ROOT / "bench" / "releases").glob("*.json")}
+    assert kept == set(released)
+
+
 @pytest.mark.slow
 def test_the_site_has_all_public_names_and_displays(tmp_path):
     import streamgda
