@@ -32,6 +32,7 @@ from streamgda.jobs.passes.accumulate import read_into
 from streamgda.jobs.scoring.inference import columns_of, maps_and_model, with_features_of
 from streamgda.jobs.selection.candidates import candidates_of
 from streamgda.models.estimators.forgetting import factor_after, newest_and_weights
+from streamgda.statistics.base import Statistics
 from streamgda.statistics.rules import RowRule
 
 Paths: TypeAlias = Sequence[str]
@@ -112,7 +113,7 @@ def fit(data: Paths, *, out: str, statistics: bool = False, sql: str | None = No
     _save(saved, out)
 
 
-def _of_database(sql: str | None, data: Paths, estimator: Any, kept: Mapping[str, Any]) -> sg.ClassStatistics:
+def _of_database(sql: str | None, data: Paths, estimator: Any, kept: Mapping[str, Any]) -> Statistics:
     """The statistics of a table or a SELECT. What a database does not do is an error."""
     options = given("scan_parquet")
     taken = {

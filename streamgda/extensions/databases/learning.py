@@ -310,8 +310,8 @@ class _Rows:
         where = " AND ".join([self._of_weight() or " WHERE 1 = 1", self._is_complete()])
         first = self.sql.step("gda_1", f"SELECT {columns} FROM gda_0{where} LIMIT {_ROWS_OF_PIVOT}")
         (found,) = self._answer(f"WITH {self._raw()}, {first} SELECT {means} FROM gda_1")
-        means = np.array([0.0 if is_missing(mean) else float(f"{mean:.12g}") for mean in found])
-        return np.where(np.isfinite(means), means, 0.0)
+        pivot = np.array([0.0 if is_missing(mean) else float(f"{mean:.12g}") for mean in found])
+        return np.where(np.isfinite(pivot), pivot, 0.0)
 
     # ------------------------------------------------------------------ steps
 
