@@ -113,7 +113,7 @@ SCALE = FeatureMap(np.log, ("a",))
 
 OTHERS = [
     (PART, {"by": "files", "test": 0.3, "random_state": 1, "is_test": False}, ()),
-    (Version(1, 2), {"size": 2, "modified": 3, "etag": "a"}, ()),
+    (Version(1, 2), {"size": 2, "modified": 3, "etag": "a", "inode": 4}, ()),
     (HALF, {"expression": pc.field("a") / 3}, ("columns",)),  # which follow from it
     (OPTIONS.filter, {"expression": pc.field("a") > 2}, ("columns",)),
     (

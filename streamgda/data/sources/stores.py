@@ -43,7 +43,7 @@ def stored_versions(store: Store, path: str) -> dict[str, ChunkVersion | None]:
     stored: dict[str, ChunkVersion | None] = {}
     infos = retried(lambda: result_of(beneath.fs._find(f"{beneath.path}/{path}", detail=True)))
     for name, info in infos.items():
-        size, tag = version_of_info(info).identity
+        size, tag = version_of_info(info).content
         stored[name.removeprefix(f"{beneath.path}/")] = None if tag is None else (size, tag)
     return stored
 
@@ -231,7 +231,7 @@ class WatchedStore(WrapperStore[Store]):
             path = f"{beneath.path}/{key}"
             with storing(path):
                 beneath.fs.invalidate_cache()
-                present = version_of_info(await beneath.fs._info(path)).identity
+                present = version_of_info(await beneath.fs._info(path)).content
             if present == self._versions[key]:
                 raise StorageError(f"{path}: of {expected:,} bytes, the storage gave {n_bytes:,}")
         if n_bytes != expected:

@@ -39,15 +39,23 @@ class Version:
         Nanoseconds since 1970, UTC.
     etag : str or None
         The store's own identifier of the content.
+    inode : int or None
+        Of a local file. Files that swap their names keep it, whatever their sizes and times are.
     """
 
     size: int | None
     modified: int | None
     etag: str | None = None
+    inode: int | None = None
 
     @property
-    def identity(self) -> tuple[int | None, int | str | None]:
-        """Size, and ETag or modification time: equal for equal versions."""
+    def identity(self) -> tuple[int | None, int | str | None, int | None]:
+        """What tells the file from others of its name, where states or predictions are found again."""
+        return *self.content, self.inode
+
+    @property
+    def content(self) -> tuple[int | None, int | str | None]:
+        """Size, and ETag or modification time: equal for equal versions. Some mounts change inodes."""
         return self.size, self.modified if self.etag is None else self.etag
 
     @property
@@ -67,15 +75,15 @@ class Version:
             )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Version) and self.identity == other.identity
+        return isinstance(other, Version) and self.content == other.content
 
     def __hash__(self) -> int:
-        return hash(self.identity)
+        return hash(self.content)
 
 
 def version_of_status(status: os.stat_result) -> Version:
     """The version of a local file."""
-    return Version(status.st_size, status.st_mtime_ns)
+    return Version(status.st_size, status.st_mtime_ns, inode=status.st_ino)
 
 
 def version_of_info(info: Mapping[str, Any]) -> Version:
@@ -91,7 +99,7 @@ def version_of_info(info: Mapping[str, Any]) -> Version:
         known = {key: value for key, value in known.items() if not _NOT_OF_CONTENT.fullmatch(key)}
         etag = digest(known) if known.keys() - {"created"} else None
         time = info.get("created")
-    return Version(info.get("size"), _nanoseconds(time) if time else None, etag)
+    return Version(info.get("size"), _nanoseconds(time) if time else None, etag, info.get("ino"))
 
 
 def version_of_headers(headers: Mapping[str, bytes]) -> Version | None:

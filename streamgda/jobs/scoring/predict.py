@@ -68,8 +68,8 @@ def predict_dataset(
 
     If a run was stopped, the same call continues it: it keeps the finished parts that come from the same
     model, columns and input, and writes the others. The input has changed if a file, or a chunk in Zarr, has
-    another size, ETag or modification time. A Zarr store that lists neither ETags nor times is always read
-    again, and so is Arrow data other than Parquet files.
+    another size, ETag or modification time, or a local file another inode. A Zarr store that lists neither
+    ETags nor times is always read again, and so is Arrow data other than Parquet files.
 
     Any other call replaces the predictions that are in `out`: those of another input, by another model or of
     other columns are deleted. To keep both, write to another place.

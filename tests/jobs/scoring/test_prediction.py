@@ -1,5 +1,6 @@
 """predict_dataset as a user sees it: the same rows in the same order, whatever happens on the way."""
 
+import os
 import re
 import shutil
 import signal
@@ -26,6 +27,7 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     accumulate,
     predict_dataset,
+    scan,
     scan_arrow,
     scan_dask,
     scan_parquet,
@@ -607,6 +609,21 @@ def test_what_is_kept_reads_as_one_dataset(model, tmp_path, columns):
     assert scored["day"].type == pa.int32()
     by_duckdb = duckdb.sql(f"select note, day from '{tmp_path}/out/*.parquet'").fetchall()
     assert by_duckdb == list(zip(notes, days, strict=True))
+
+
+def test_files_of_one_size_and_time_that_swap_names_are_read_anew(tmp_path):
+    texts = ["u,kind\n1,0\n2,1\n", "u,kind\n3,0\n5,1\n"]
+    for name, text in zip("ab", texts, strict=True):
+        (tmp_path / f"{name}.csv").write_text(text)
+        os.utime(tmp_path / f"{name}.csv", (1e9, 1e9))
+    model = GaussianNB(var_smoothing=1).fit(pd.DataFrame({"u": [0.0, 1, 5, 7]}), [0, 0, 1, 1])
+    for first in ([1, 2], [3, 5], [1, 2]):
+        state = accumulate(scan(tmp_path / "a.csv", "kind"), checkpoint=tmp_path / "_states")
+        assert state.means.ravel().tolist() == first
+        predict_dataset(model, scan(tmp_path, features=["u"]), tmp_path / "_out", keep=["u"])
+        assert pq.read_table(tmp_path / "_out")["u"].to_pylist()[:2] == first
+        for old, new in ("a~", "ba", "~b"):
+            (tmp_path / f"{old}.csv").rename(tmp_path / f"{new}.csv")
 
 
 def test_names_that_begin_with_a_tilde(model, whole, tmp_path, monkeypatch):
