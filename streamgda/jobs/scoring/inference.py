@@ -191,7 +191,7 @@ def columns_of(fitted: Any) -> tuple[list[str] | None, Any]:
     maps, model = maps_and_model(fitted)
     step, maps = _computing(maps)
     if maps is not None:
-        return (features_of(maps) if step is None else step.to_scan), None
+        return (features_of(maps) if step is None else step.to_scan), "auto"
     schema = getattr(model, "statistics_", model).schema_of_rows
     names = features_of(model) or (schema.names and list(schema.names))
     encoding = KnownDates(schema.encoding, schema.dates) if schema.dates else schema.encoding

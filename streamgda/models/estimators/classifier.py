@@ -389,7 +389,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features), dask array or DataFrame
+        X : array-like or sparse array of shape (n_rows, n_features), dask array or DataFrame
             Rows; also dicts, of one row or of several. Where dates were learnt, these may be dates of any
             library, text by ISO 8601 or days. With ``missing="marginal"``, NaN, None or NaT marks a missing
             value, and dicts may leave out a key.

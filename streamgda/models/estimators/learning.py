@@ -233,7 +233,7 @@ class StatisticsLearner(BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features), dask array or DataFrame, or source
+        X : array-like or sparse array of shape (n_rows, n_features), dask array or DataFrame, or source
             Rows; or a source, such as `scan_parquet` returns. A source has its own target and weights and is
             read once, out of core.
         y : array-like of shape (n_rows,), dask array or Series, optional

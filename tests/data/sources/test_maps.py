@@ -375,6 +375,9 @@ def test_every_pass_takes_a_mixed_frame_through_a_map(tmp_path):
     predict_dataset(model, source(), tmp_path / "predictions")
     predictions = pq.read_table(tmp_path / "predictions").to_pandas()
     assert predictions["predicted_label"].tolist() == model.predict(rows).tolist()
+    pipeline = make_pipeline(transformer, model)
+    predict_dataset(pipeline, tmp_path / "rows", tmp_path / "more")
+    assert pq.read_table(tmp_path / "more").to_pandas().equals(predictions)
     search = StatisticsSearchCV(RidgeClassifier(), {"alpha": [1.0, 10.0]}, scoring="accuracy").fit(source())
     assert search.best_score_ > 0.5
     ledger = StatisticsLedger(tmp_path / "ledger")
