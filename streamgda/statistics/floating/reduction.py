@@ -86,8 +86,8 @@ def add_rows(
         return np.empty((0, 0)), None, np.empty(0, np.intp)
     counts, before = np.bincount(block.codes), moments.weights[places]
     bounds = np.concatenate(([0], np.cumsum(counts + (counts > 1) if before.any() else counts)))
-    features = RowsToRead(block.features)
-    rows, ranks = workspace.gather(features, block.codes, bounds, centred=True)
+    to_read = RowsToRead(block.features)
+    rows, ranks = workspace.gather(to_read, block.codes, bounds, centred=True)
     totals, low_totals, weights = counts.astype(np.float64), np.zeros(len(counts)), None
     if block.weights is not None:
         weights = np.zeros(rows.shape[1])
@@ -100,7 +100,7 @@ def add_rows(
     of_classes = places, totals, np.where(before == 0, -1.0, shares), np.sqrt(before * shares)
     weighed = None if weights is None else (weights, np.sqrt(weights))
     means = moments.means, moments.low_means
-    is_finite = centre(features, ranks, rows, counts, bounds, weighed, of_classes, means)
+    is_finite = centre(to_read, ranks, rows, counts, bounds, weighed, of_classes, means)
     moments.kind.add(moments.scatter, places, rows, bounds)
     diagonal = moments.kind.diagonal(moments.scatter)
     diagonal = diagonal if moments.kind.is_pooled else diagonal[places]
