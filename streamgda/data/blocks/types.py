@@ -26,19 +26,15 @@ _OTHERS = {*_ENCODED, lib.Type_FIXED_SIZE_BINARY, pa.bool8().id}  # the last is 
 def decoded_type(kind: Any) -> pa.DataType:
     """The type without views and runs, which most of Arrow's functions do not take."""
     types = pa.types
-    if not _is_encoded(kind):
-        return kind
-    if types.is_dictionary(kind):
+    if types.is_dictionary(kind) and kind.value_type.id in _ENCODED:
         return pa.dictionary(kind.index_type, decoded_type(kind.value_type), kind.ordered)
+    if kind.id not in _ENCODED:
+        return kind
     if types.is_run_end_encoded(kind):
         return decoded_type(kind.value_type)
     if types.is_list_view(kind) or types.is_large_list_view(kind):
         return pa.large_list(kind.value_field)
     return pa.large_string() if types.is_string_view(kind) else pa.large_binary()
-
-
-def _is_encoded(kind: Any) -> bool:
-    return kind.id in _ENCODED or (pa.types.is_dictionary(kind) and kind.value_type.id in _ENCODED)
 
 
 def plain_type(kind: Any) -> pa.DataType:
@@ -69,9 +65,11 @@ def plain(column: Any) -> Any:
 
 def decoded_schema(schema: pa.Schema) -> pa.Schema:
     """A schema with the types in which columns of views and runs are decoded."""
-    if not any(map(_is_encoded, schema.types)):
+    kinds = [decoded_type(kind) for kind in schema.types]
+    if kinds == schema.types:
         return schema
-    return pa.schema([field.with_type(decoded_type(field.type)) for field in schema], schema.metadata)
+    fields = [field.with_type(kind) for field, kind in zip(schema, kinds, strict=True)]
+    return pa.schema(fields, schema.metadata)
 
 
 def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:

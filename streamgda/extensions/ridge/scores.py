@@ -16,7 +16,7 @@ from streamgda.extensions.ridge.calibration import Calibrated
 from streamgda.extensions.ridge.features import RandomFeatures
 from streamgda.extensions.ridge.path import RidgePath
 from streamgda.models.gaussians.posteriors import order_of
-from streamgda.models.gaussians.products import is_near_zero, multiply_deviations
+from streamgda.models.gaussians.products import is_near_zero, multiply_rows
 from streamgda.models.gaussians.whitening import Reason
 from streamgda.statistics.covariances import Array
 
@@ -85,7 +85,7 @@ class LinearScores:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _of_mapped(self, X: Any, out: Array | None = None) -> Array:
-        scores = multiply_deviations(X, self.centre, self.slopes, order_of(len(self.intercepts)), out)
+        scores = multiply_rows(X, self.slopes, order_of(len(self.intercepts)), out, centre=self.centre)
         scores += self.intercepts
         return scores
 

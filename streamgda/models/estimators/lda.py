@@ -37,7 +37,7 @@ from streamgda.models.estimators.view import Predictive
 from streamgda.models.gaussians.axes import Projection
 from streamgda.models.gaussians.components import between_covariance, pooled_covariance
 from streamgda.models.gaussians.posteriors import decisions
-from streamgda.models.gaussians.products import multiply_deviations
+from streamgda.models.gaussians.products import multiply_rows
 from streamgda.models.gaussians.shared import SharedGaussians
 from streamgda.models.gaussians.whitening import Correlations, Whitening
 from streamgda.statistics.base import Statistics
@@ -287,7 +287,7 @@ class LinearDiscriminantAnalysis(
         shift = centre @ scalings if self.solver == "eigen" else 0.0  # with "svd", components stay centred
 
         def project(scores: RowScores) -> None:
-            projected[scores.positions] = multiply_deviations(scores.rows, centre, scalings) + shift
+            projected[scores.positions] = multiply_rows(scores.rows, scalings, centre=centre) + shift
 
         score_each(project, score_finalised(state, rows, "raise"), rows.shape[0])
         return projected

@@ -244,7 +244,7 @@ class _QuadraticProduct:
         (n_terms, _), d, distant = self.coefficients.shape, X.shape[1], []
         step = max(1, _TERMS_AT_ONCE // n_terms // TILE_ROWS) * TILE_ROWS
         for start in range(0, len(X), step):
-            rows = multiply_rows(X[start : start + step] - self.centre, self.whitening)
+            rows = multiply_rows(X[start : start + step], self.whitening, centre=self.centre)
             distant.append(start + np.flatnonzero(~(np.abs(rows).max(axis=1) <= _LARGEST)))
             terms, at = np.empty((len(rows), n_terms)), 0
             for i in range(d):

@@ -61,31 +61,31 @@ def deviations_from(X: Rows, mean: Array, low_part: Array | None = None) -> Arra
     return deviations
 
 
-def multiply_deviations(
-    X: Rows, centre: Array, matrix: Array, order: Literal["C", "F"] = "C", out: Array | None = None
-) -> Array:
-    """(X − centre) @ matrix, as `multiply_rows`. Of sparse rows, only the stored values are multiplied.
-
-    The digits that this loses are few if `is_near_zero`.
-    """
-    if isinstance(X, np.ndarray):
-        return multiply_rows(X - centre, matrix, order, out)
-    product = X @ matrix
-    product -= centre @ matrix
-    return np.asarray(product, order=order)
-
-
 def is_near_zero(centre: Array, matrix: Array) -> bool:
     """Whether the terms of the product of a centre and a matrix are so small that few digits cancel."""
     return bool((np.abs(centre) @ np.abs(matrix) <= _FAR_PRODUCT).all())
 
 
-def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C", out: Array | None = None) -> Array:
-    """X @ matrix, for rows (n, d) and a matrix (d, r) stored by row: (n, r), stored in this order.
+def multiply_rows(
+    X: Rows,
+    matrix: Array,
+    order: Literal["C", "F"] = "C",
+    out: Array | None = None,
+    *,
+    centre: Array | None = None,
+) -> Array:
+    """(X − centre) @ matrix, for rows (n, d) and a matrix (d, r) stored by row: (n, r), stored in this order.
 
     The product of whole tiles with a large matrix is written to `out` (n, r), if that is given and stored by
-    row.
+    row. Sparse rows have a centre, and only their stored values are multiplied; the digits that this loses
+    are few if `is_near_zero`.
     """
+    if not isinstance(X, np.ndarray):
+        product = X @ matrix
+        product -= centre @ matrix
+        return np.asarray(product, order=order)
+    if centre is not None:
+        X = X - centre
     if matrix.size <= _MOST_IN_LOW_TILES:
         product = _multiply_tiles(_padded(X), matrix)
         return np.asarray(product[: len(X)], order=order)

@@ -23,7 +23,6 @@ from streamgda.models.gaussians.products import (
     Rows,
     deviations_from,
     is_near_zero,
-    multiply_deviations,
     multiply_rows,
     some_of,
 )
@@ -112,14 +111,14 @@ class SharedGaussians(Gaussians):
         if n_classes >= _MANY_SLOPES * n_features and isinstance(X, np.ndarray):
             linear = self._linear_scores(self._from_centre(X), out)
         else:
-            linear = multiply_deviations(X, self.centre, self.slopes, order_of(n_classes), out)
+            linear = multiply_rows(X, self.slopes, order_of(n_classes), out, centre=self.centre)
         linear += self.intercepts + log_priors
         return linear
 
     def common_scores(self, X: Rows) -> Array:
         """xᵀ Σ⁻¹ μ − ½ μᵀ Σ⁻¹ μ less `discriminants`, which is the same for all classes: (n, 1)."""
         pull = self.whitening.precision @ self.centre
-        return multiply_deviations(X, self.centre, pull[:, None]) + 0.5 * (self.centre @ pull)
+        return multiply_rows(X, pull[:, None], centre=self.centre) + 0.5 * (self.centre @ pull)
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """The discriminants; if classes are far apart, relative to the nearest class of each row."""
