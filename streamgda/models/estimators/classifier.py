@@ -107,9 +107,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """
         if len(view.labels) < (self._least_classes if self._learnt_whole else 1):
             raise reading.too_few_classes(view.labels)
-        reading.check_suffices(statistics, self._covariance_type)
+        reading.check_holds_products(statistics, self._covariance_type)
         if statistics.missing != "raise":
             statistics.moments_for(self)  # raises if they do not determine a model
+        elif statistics.exact and not np.isfinite(statistics.covariance()).all():
+            raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
         gaussians = self._finalise(view.numbers)
         densities: Densities = gaussians
         for step in view.chain:

@@ -536,13 +536,6 @@ def too_few_classes(classes: Labels) -> ValueError:
     )
 
 
-def check_suffices(statistics: Statistics, covariance_type: CovarianceType) -> None:
-    """Raise ValueError for statistics without the covariances, or with covariances beyond float64."""
-    check_holds_products(statistics, covariance_type)
-    if statistics.exact and statistics.missing == "raise" and not np.isfinite(statistics.covariance()).all():
-        raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
-
-
 def check_holds_products(statistics: Statistics, covariance_type: CovarianceType) -> None:
     """Raise ValueError if a model that needs covariances holds each feature by itself.
 
