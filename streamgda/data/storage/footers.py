@@ -40,9 +40,10 @@ _OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
 
 _DECODED_SIZE = 12  # times the bytes of a footer, about, with those bytes
 
-_FILES_PER_RELEASE = 256
+FILES_PER_RELEASE = 256
+"""After how many files the memory that they took is returned to the system."""
 
-_READ = count(1)  # files
+_CALLS = count(1)
 
 
 def read_footer(storage: Storage, path: str) -> Footer:
@@ -126,12 +127,12 @@ DECODED = Cache(_MOST_DECODED)
 """The decoded footers that this process keeps."""
 
 
-def release_memory() -> None:
-    """Return free memory to the system; to be called for each file that has been read, and done for few.
+def release_memory(after: int = 1) -> None:
+    """Return free memory to the system, once in so many calls.
 
     The footers of small files take far more than their rows. glibc keeps what is free between blocks in use.
     """
-    if next(_READ) % _FILES_PER_RELEASE == 0:
+    if next(_CALLS) % after == 0:
         with suppress(AttributeError, TypeError):  # of another C library
             ctypes.CDLL(None).malloc_trim(0)
 
@@ -173,6 +174,7 @@ class Footer(NamedTuple):
         pyarrow.ArrowInvalid
             If it is damaged.
         """
+        release_memory(after=FILES_PER_RELEASE)
         fragment = FORMAT.make_fragment(pa.py_buffer(self.tail))
         schema, metadata = fragment.physical_schema, fragment.metadata
         if metadata.metadata:  # pyarrow leaves out of that of the schema what Arrow has written

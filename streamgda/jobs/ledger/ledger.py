@@ -22,6 +22,7 @@ from streamgda.data.sources.files.formats import scan
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.storage.documents import digest, to_json
 from streamgda.data.storage.filesystems import LOCK, finished_name, reached, resolve
+from streamgda.data.storage.footers import release_memory
 from streamgda.data.storage.paths import Address, AnyFileSystem, Path
 from streamgda.jobs.ledger.drift import Baseline, DriftReport, RefreshReport
 from streamgda.jobs.ledger.entries import Entries, FileRecord, LedgerFile, State, as_lists, table_of, total_of
@@ -478,6 +479,7 @@ class StatisticsLedger:
             for record, state in entries.states(list(filter(plan.is_new, now)), empty):
                 if said := baseline.drift(total_of(state)).alarms(**limits):
                     alarms[record.path] = "; ".join(said)
+        release_memory()
         return table_of(total), baseline.drift(total_of(new)), alarms
 
 

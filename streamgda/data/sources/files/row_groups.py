@@ -38,6 +38,7 @@ from streamgda.data.storage.fetching import BYTES_TOGETHER, chunks_of, fetched, 
 from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.footers import (
     DECODED,
+    FILES_PER_RELEASE,
     INT96_UNIT,
     SMALL_FILE,
     has_encrypted_columns,
@@ -255,7 +256,7 @@ class RowGroups(BatchSplit):
                 parquet = self._parquet(file, known and known.metadata_of(file), is_whole=False)
             yield parquet
             storage.check_unchanged(self.path, self.version)
-        release_memory()
+        release_memory(after=FILES_PER_RELEASE)
 
     @contextmanager
     def _checked(self) -> Iterator[_Remote]:
