@@ -11,7 +11,7 @@ import ctypes
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, count, pairwise
+from itertools import chain, pairwise
 from operator import attrgetter
 from threading import Lock
 from typing import NamedTuple
@@ -39,11 +39,6 @@ _MOST_DECODED = 1 << 26  # bytes
 _OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
 
 _DECODED_SIZE = 12  # times the bytes of a footer, about, with those bytes
-
-FILES_PER_RELEASE = 256
-"""After how many files the memory that they took is returned to the system."""
-
-_CALLS = count(1)
 
 
 def read_footer(storage: Storage, path: str) -> Footer:
@@ -127,14 +122,13 @@ DECODED = Cache(_MOST_DECODED)
 """The decoded footers that this process keeps."""
 
 
-def release_memory(after: int = 1) -> None:
-    """Return free memory to the system, once in so many calls.
+def release_memory() -> None:
+    """Return free memory to the system.
 
     The footers of small files take far more than their rows. glibc keeps what is free between blocks in use.
     """
-    if next(_CALLS) % after == 0:
-        with suppress(AttributeError, TypeError):  # of another C library
-            ctypes.CDLL(None).malloc_trim(0)
+    with suppress(AttributeError, TypeError):  # of another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 # ---------------------------------------------------------------------- what a footer says
@@ -174,7 +168,6 @@ class Footer(NamedTuple):
         pyarrow.ArrowInvalid
             If it is damaged.
         """
-        release_memory(after=FILES_PER_RELEASE)
         fragment = FORMAT.make_fragment(pa.py_buffer(self.tail))
         schema, metadata = fragment.physical_schema, fragment.metadata
         if metadata.metadata:  # pyarrow leaves out of that of the schema what Arrow has written

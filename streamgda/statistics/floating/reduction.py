@@ -70,17 +70,17 @@ def add_rows(
         moments are then not to be used.
     """
     if not moments.kind.has_products:
-        features, codes = block.features, block.codes
+        rows, codes = block.features, block.codes
         row_weights = None if block.weights is None else np.array(block.weights, dtype=np.float64)
-        is_by_column = not isinstance(features, np.ndarray)
+        is_by_column = not isinstance(rows, np.ndarray)
         if is_by_column and moments.nbytes > _BYTES_IN_CACHE and len(codes) * 4 >= len(moments.weights):
             bounds = np.concatenate(([0], np.cumsum(np.bincount(codes))))
-            rows, ranks = workspace.gather(features, codes, bounds)
-            features, codes = list(rows), np.sort(codes)
+            by_class, ranks = workspace.gather(rows, codes, bounds)
+            rows, codes = list(by_class), np.sort(codes)
             if row_weights is not None:
                 row_weights[ranks] = block.weights
         of_rows = places.astype(np.int32)[codes]
-        is_finite = merge_rows(features, of_rows, row_weights, moments.arrays)
+        is_finite = merge_rows(rows, of_rows, row_weights, moments.arrays)
         if not is_finite or not np.isfinite(moments.weights[places]).all():
             block.raise_for_values()
         return np.empty((0, 0)), None, np.empty(0, np.intp)

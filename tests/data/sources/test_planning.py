@@ -19,6 +19,8 @@ from bench.object_store_stub import ObjectStore
 from streamgda import StatisticsLedger, accumulate, scan_parquet
 from streamgda.data.sources.splits import group_into_tasks
 from streamgda.data.storage import footers
+from streamgda.data.storage.filesystems import resolve
+from streamgda.data.storage.footers import read_footer
 from streamgda.jobs.passes.compute import opening_on
 from tests.data.storage.stores import arrow
 from tests.logged_filesystem import NotingHandler, note
@@ -129,3 +131,12 @@ def test_a_ledger_follows_a_store_that_lists_milliseconds_and_tells_seconds_of_o
         source = scan_parquet("rows", "y", filesystem=arrow(store))
         assert ledger.refresh(source).added == ("0.parquet",)
         assert ledger.refresh(source).reused == ("0.parquet",)
+
+
+def test_a_decoded_footer_is_part_of_no_cycle(tmp_path):
+    """Else it would stay in memory until garbage is collected, which is seldom."""
+    path = str(tmp_path / "rows.parquet")
+    pq.write_table(pa.table({"x": [1.0, 2.0]}), path)
+    storage, name = resolve(path)
+    metadata = read_footer(storage, name).decoded(storage).metadata
+    assert not any(isinstance(one, pq.ParquetSchema) for one in gc.get_referrers(metadata))

@@ -36,15 +36,7 @@ from streamgda.data.sources.files.errors import decoding, opening
 from streamgda.data.sources.files.keys import Absent, as_type, read_as
 from streamgda.data.storage.fetching import BYTES_TOGETHER, chunks_of, fetched, in_rounds, range_of
 from streamgda.data.storage.filesystems import Storage
-from streamgda.data.storage.footers import (
-    DECODED,
-    FILES_PER_RELEASE,
-    INT96_UNIT,
-    SMALL_FILE,
-    has_encrypted_columns,
-    release_memory,
-    tail_of,
-)
+from streamgda.data.storage.footers import DECODED, INT96_UNIT, SMALL_FILE, has_encrypted_columns, tail_of
 from streamgda.data.storage.identity import UNTOLD, fields_of, identity_of
 from streamgda.data.storage.reading import Range, RangedFile, reader_of, request_threads
 from streamgda.data.storage.retries import StorageError
@@ -256,7 +248,6 @@ class RowGroups(BatchSplit):
                 parquet = self._parquet(file, known and known.metadata_of(file), is_whole=False)
             yield parquet
             storage.check_unchanged(self.path, self.version)
-        release_memory(after=FILES_PER_RELEASE)
 
     @contextmanager
     def _checked(self) -> Iterator[_Remote]:
