@@ -114,7 +114,8 @@ class LeafClassifier(MappedRidgeClassifier):
     ----------
     alpha : float or "auto", default="auto"
         As in `RidgeClassifier`, but "auto" is the one of least error on rows that the forest has not seen; 3
-        if there are none, as for a model made of statistics.
+        if there are none, as for a model made of statistics. Where rows weigh less than 1, it is in units of
+        their mean weight.
     features : LeafFeatures or "auto", default="auto"
         As in `RandomFeatureClassifier`, but a forest. "auto" compares few large trees, many extremely
         randomised ones and many small ones on 20,000 rows, and grows the best on at most 200,000.
@@ -221,12 +222,13 @@ class LeafClassifier(MappedRidgeClassifier):
     def _chosen(self, statistics: LeafStatistics) -> tuple[float, Calibrated | None]:
         """The penalty, and the calibration, by rows that the forest has not seen."""
         own = self._calibration_for(statistics, cast("Any", None))
+        unit = min(1.0, float(statistics.weights.sum()) / statistics.n_rows)  # rows may have been decayed
         if not self._is_sampled(statistics) or not self._sample.samples:
-            usual = _USUAL if self._saved_alpha is None else self._saved_alpha
+            usual = unit * _USUAL if self._saved_alpha is None else self._saved_alpha
             return usual if isinstance(self.alpha, str) else float(self.alpha), own
         X, codes, weights, for_all = self._sample.rows(statistics.classes)
         leaves = self._rule_in(statistics).features.leaves(X)
-        alphas = _ALPHAS if isinstance(self.alpha, str) else (float(self.alpha),)
+        alphas = [unit * one for one in _ALPHAS] if isinstance(self.alpha, str) else [float(self.alpha)]
         tried = self._of_others(statistics, leaves, codes, weights).fitted(alphas, leaves)
         judged = [(HeldOutScores(scores, codes, for_all), alpha) for alpha, scores in tried]
         best, alpha = min(judged, key=lambda one: (one[0].error(), -one[1]))

@@ -241,6 +241,17 @@ def test_every_way_in_is_one_model(tmp_path):
     assert cross_validate(model, X, y, cv=3, scoring="accuracy")["test_score"].mean() > 0.4
 
 
+def test_a_small_unit_of_weights_changes_no_prediction():
+    X, y = rows(1_000)
+    features = FrozenEstimator(LeafFeatures(3, 8).fit(X, y))
+    whole = LeafClassifier(features=features).fit(X, y)
+    light = LeafClassifier(features=features).fit(X, y, sample_weight=np.full(1_000, 2.0**-20))
+    decayed = LeafClassifier.from_statistics(whole.statistics_.copy().decay(2.0**-9))
+    plain = LeafClassifier.from_statistics(whole.statistics_)
+    np.testing.assert_array_equal(light.predict(X), whole.predict(X))
+    np.testing.assert_allclose(decayed.decision_function(X), plain.decision_function(X), rtol=1e-9, atol=1e-9)
+
+
 def test_rows_that_are_known_are_scored_by_the_model_of_the_others():
     X, y = rows(2_000)
     forest = FrozenEstimator(LeafFeatures(5, 50).fit(X[:500], y[:500]))
