@@ -65,6 +65,8 @@ def plain(column: Any) -> Any:
 
 def decoded_schema(schema: pa.Schema) -> pa.Schema:
     """A schema with the types in which columns of views and runs are decoded."""
+    if {*_ENCODED, lib.Type_DICTIONARY}.isdisjoint([kind.id for kind in schema.types]):
+        return schema
     kinds = [decoded_type(kind) for kind in schema.types]
     if kinds == schema.types:
         return schema
