@@ -77,13 +77,12 @@ def multiply_rows(
     """(X − centre) @ matrix, for rows (n, d) and a matrix (d, r) stored by row: (n, r), stored in this order.
 
     The product of whole tiles with a large matrix is written to `out` (n, r), if that is given and stored by
-    row. Sparse rows have a centre, and only their stored values are multiplied; the digits that this loses
-    are few if `is_near_zero`.
+    row. Of sparse rows, only the stored values are multiplied; the digits that this loses are few if
+    `is_near_zero`.
     """
     if not isinstance(X, np.ndarray):
-        product = X @ matrix
-        product -= centre @ matrix
-        return np.asarray(product, order=order)
+        of_values: Array = X @ matrix
+        return np.asarray(of_values if centre is None else of_values - centre @ matrix, order=order)
     if centre is not None:
         X = X - centre
     if matrix.size <= _MOST_IN_LOW_TILES:
