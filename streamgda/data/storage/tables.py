@@ -139,8 +139,18 @@ def write(
 
 
 def _write_parquet(table: pa.Table, file: Any) -> None:
-    # Values of float64 hardly compress, and a dictionary of them is larger than the values.
-    pq.write_table(table, file, compression="none", use_dictionary=False, write_page_checksum=True)
+    # Values of float64 hardly compress, and a dictionary of them is larger than the values. Parquet has no
+    # whole numbers of fewer than 32 bits: lists of short ones are written as differences, in few bits.
+    short = [field.name for field in table.schema if _is_list_of_short(field.type)]
+    encodings = {f"{name}.list.element": "DELTA_BINARY_PACKED" for name in short}
+    options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    pq.write_table(table, file, column_encoding=encodings or None, **options)
+
+
+def _is_list_of_short(kind: pa.DataType) -> bool:
+    """Whether a type is of lists of unsigned integers of at most 32 bits."""
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return is_list and kind.value_type in {pa.uint8(), pa.uint16(), pa.uint32()}
 
 
 # ---------------------------------------------------------------------- reading

@@ -124,6 +124,9 @@ def test_every_way_to_the_state_is_one(tmp_path):
     state = accumulate(source, "tied", rule=rule, checkpoint=tmp_path / "checkpoint")
     assert accumulate(source, "tied", rule=rule, checkpoint=tmp_path / "checkpoint") == state
     state.save(tmp_path / "state")
+    rule.empty().save(tmp_path / "empty")
+    pairs = (tmp_path / "state").stat().st_size - (tmp_path / "empty").stat().st_size
+    assert pairs < 4 * (state.pairs.nnz + 3 * 80) + 2_000  # bytes, of a step and a weight each
     assert streamgda.load(tmp_path / "state") == state
     with pytest.raises(ValueError, match="'tied' alone, and full covariance"):
         accumulate(source, "full", rule=rule)
