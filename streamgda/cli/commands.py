@@ -252,7 +252,7 @@ def merge(files: Paths, *, out: str) -> None:
 
     Other Parameters
     ----------------
-    model : but features, products, calibration, calibration_rows
+    model : but products, calibration, calibration_rows
 
     Examples
     --------

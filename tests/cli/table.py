@@ -62,7 +62,7 @@ PLACES = {  # the functions of the library, and their parameters that are no opt
     "search": (streamgda.StatisticsSearchCV, "estimator param_grid refit error_score"),
 }
 
-OF_MODELS = "missing categories covariance_estimator"  # the first two are options of a scan
+OF_MODELS = "missing categories features covariance_estimator"  # the first three are options of a scan
 
 PARTS = {"categories": (streamgda.Categorical, "columns"), "subclasses": (streamgda.Subclasses, "n")}
 
