@@ -12,7 +12,7 @@
   models make of them. `load` reads what `save` wrote, and `load_metadata` where it comes from.
   `RandomFeatures` approximate kernels, and `LeafFeatures` are the leaves of a forest.
 - Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
-  `Evaluation`. `AdaptiveConformalInference` has prediction sets keep their coverage in a stream.
+  `Evaluation`. `AdaptiveConformalInference` keeps the coverage of prediction sets in a stream.
   `estimate_priors` finds the shares of the classes in rows without labels.
 - Choose and validate: `StatisticsSearchCV` searches for parameters in one read, or two;
   `cross_validate` and `learning_curve` score one model.

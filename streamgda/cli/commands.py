@@ -116,7 +116,7 @@ def fit(data: Paths, *, out: str, statistics: bool = False, sql: str | None = No
 def _of_database(sql: str | None, data: Paths, estimator: Any, kept: Mapping[str, Any]) -> Statistics:
     """The statistics of a table or a SELECT. What a database does not do is an error."""
     options = given("scan_parquet")
-    taken = {
+    columns = {
         name: options.pop(name) for name in ("target", "features", "weight", "missing") if name in options
     }
     others = [*options, *(name for place in ("scan", "split", "accumulate", "run") for name in given(place))]
@@ -124,12 +124,12 @@ def _of_database(sql: str | None, data: Paths, estimator: Any, kept: Mapping[str
         raise click.UsageError(
             f"--sql takes no {', '.join(map(flag, others))}: write a SELECT, if it can say so."
         )
-    if len(data) > 1 or "target" not in taken:
+    if len(data) > 1 or "target" not in columns:
         raise click.UsageError("--sql takes one table or SELECT, and --target, the column of labels.")
     needs = [name for name in ("exact", "fourth_moments") if kept[name]]
     if needs or estimator.maps_rows or estimator.divides_rows:
         raise click.UsageError(f"{estimator!r} needs more than the sums of a database: choose another model.")
-    return sg.accumulate_sql(sql, data[0], covariance_type=kept["covariance_type"], **taken)
+    return sg.accumulate_sql(sql, data[0], covariance_type=kept["covariance_type"], **columns)
 
 
 def search(data: Paths, *, tried: Paths, out: Out = None) -> None:

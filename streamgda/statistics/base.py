@@ -529,6 +529,8 @@ class Statistics(Locked, ABC):
             If a value is NaN or infinite, a label is missing, a weight is negative, or the features are not
             those of the state. An exact state also refuses weights that are not whole and values that would
             be rounded. The state is then as it was.
+        MemoryError
+            If the rows are sparse, and have so many features that the state takes more memory than there is.
         """
         if is_sparse(X) and (self.exact or self.missing != "raise"):
             raise ValueError(f"{type(self).__name__} takes no sparse rows; {DENSE}")
@@ -551,7 +553,7 @@ class Statistics(Locked, ABC):
 
     def state_of(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> Self | None:
         """The rows of some blocks as a state of the same kind; None if there are no blocks."""
-        blocks = self._taken(blocks)
+        blocks = self._to_add(blocks)
         if self.rule is not None and workspace is None:
             blocks = chain.from_iterable(map(self._cut, blocks))
         first = list(islice(blocks, 2)) if workspace is None else []
@@ -565,7 +567,7 @@ class Statistics(Locked, ABC):
             together = part if together is None else together._merge(part, owned=True)
         return together
 
-    def _taken(self, blocks: Iterable[Block]) -> Iterator[Block]:
+    def _to_add(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """The blocks as they are added up: in the classes and features of the rule, and dense where need be.
 
         Raises
@@ -573,8 +575,8 @@ class Statistics(Locked, ABC):
         MemoryError
             If the state of sparse rows takes more memory than the machine has.
         """
-        taken = chain.from_iterable(map(self._sparse_or_dense, blocks))
-        return taken if self.rule is None else map(self.rule.assign, taken)
+        blocks = chain.from_iterable(map(self._sparse_or_dense, blocks))
+        return blocks if self.rule is None else map(self.rule.assign, blocks)
 
     def _sparse_or_dense(self, block: Block) -> Iterator[Block]:
         """The rows of a block, which stay sparse if they are reduced without their zeros."""

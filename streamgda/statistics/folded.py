@@ -161,7 +161,7 @@ class FoldStatistics(Locked):
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of all blocks. If one block is refused, no rows are added."""
         workspace, together = workspace or Workspace(), FoldStatistics(self.empty, self.rule)
-        for block in self.empty._taken(blocks):
+        for block in self.empty._to_add(blocks):
             together.n_dropped += block.n_dropped
             rows = replace(block, n_dropped=0)
             if not len(block.codes):  # of which the features are known

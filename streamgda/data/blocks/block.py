@@ -241,8 +241,8 @@ class Block:
         """Which rows have neither NaN nor infinity."""
         return _finite_rows(self.features)
 
-    def parted(self, size: int) -> tuple[Block, Block | None]:
-        """The first rows, up to so many, with the `n_dropped` of all; and the rest, if there is one."""
+    def split_at(self, size: int) -> tuple[Block, Block | None]:
+        """At most so many of the first rows, with the `n_dropped` of all; and the rest, or None."""
         first = next(self.cut(size))
         n_rows = len(self.codes)
         return first, self.between(size, n_rows) if n_rows > size else None

@@ -100,7 +100,7 @@ def labels_in(columns: Mapping[str, NDArray[Any]]) -> Labels:
 
 @contextmanager
 def counting_only(classes: Labels) -> Iterator[None]:
-    """Within, rows with another label than these have none, whatever it is: it may be no label at all."""
+    """Take every other label than these for a missing one, also values that cannot be labels."""
     token = _counted.set(classes)
     try:
         yield

@@ -175,7 +175,7 @@ class Footer(NamedTuple):
         footer = self._replace(schema=schema, metadata=metadata)
         list(footer.schema.names)  # which pyarrow decodes only when it is asked for them
         if self.version.size is not None:
-            # One that was asked for its schema is part of a cycle, and stays until garbage is collected.
+            # What was asked for its schema is part of a cycle, and stays until garbage is collected.
             check_footer(fragment.metadata, self.tail, self.version.size)
         if self.version.tells_content and not has_encrypted_columns(footer.metadata, self.tail):
             DECODED.keep(storage, footer)

@@ -1,4 +1,4 @@
-"""Threads that nothing waits for: neither the end of a pass, nor Ctrl-C, nor, for long, that of the process.
+"""Threads for which neither the end of a pass nor Ctrl-C waits, and the end of the process only a moment.
 
 A storage that does not answer may keep a thread for a minute. Python joins the threads of its own
 `ThreadPoolExecutor` before a process ends.

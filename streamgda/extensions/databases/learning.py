@@ -33,7 +33,7 @@ _Terms: TypeAlias = Sequence[tuple[tuple[int, ...], str]]
 
 _ROWS_OF_PIVOT = 1000
 _FAR = 100.0  # the square of as many deviations as a class may be from the pivot
-_LEAST = number(1e-153)  # a deviation below it is 0: products lose digits, or Postgres raises an error
+_LEAST = number(1e-153)  # smaller deviations count as 0: their squares underflow, an error in Postgres
 _SELECT = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with|from|values)\b.*\s", re.I | re.S)
 _KINDS = {
     "bool": r"(nullable\()?bool",
@@ -146,7 +146,7 @@ def _state_of(rows: _Rows, covariance_type: CovarianceType, missing: str) -> Cla
         raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
     if sums.are_far(i == j, pooled=kind.is_pooled):
         again = ask(about_classes=True)
-        _check_unchanged(sums.of_rows, again.of_rows)
+        _check_unchanged(sums.counts, again.counts)
         sums = replace(again, n_dropped=sums.n_dropped)
     products = sums.products.sum(axis=0, keepdims=True) if kind.is_pooled else sums.products
     weights = {"weights": sums.totals[:, 1], "squared_weights": sums.totals[:, 2]} if rows.weight else {}
@@ -186,7 +186,7 @@ class _Sums:
     pivots: Array  # (K, d)
     n_dropped: int
 
-    of_rows = property(lambda self: self.totals[:, 0])
+    counts = property(lambda self: self.totals[:, 0])
 
     def are_far(self, squares: NDArray[np.bool_], *, pooled: bool) -> bool:
         """Whether digits of a scatter are lost in what the mean is from the pivot."""
@@ -194,7 +194,7 @@ class _Sums:
         if pooled:
             lost, left = lost.sum(axis=0), left.sum(axis=0)
         else:  # a single row has no scatter
-            lost, left = lost[self.of_rows > 1], left[self.of_rows > 1]
+            lost, left = lost[self.counts > 1], left[self.counts > 1]
         return bool((lost > _FAR * (left - lost)).any())
 
 

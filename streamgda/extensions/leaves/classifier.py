@@ -50,7 +50,7 @@ FORESTS = (
 )
 """What is tried by default, each on a sample: many random trees, many small ones, and few large ones.
 
-Where rows are few, many make as few errors, and the first of these has it.
+The first of those with the fewest errors is taken. On few rows, several of them have equally few.
 """
 
 

@@ -2,8 +2,8 @@
 
 G holds the weights of pairs of leaves, N the weight of all rows, m = diag(G) / N the mean row, and B the
 weights of leaves by class. The regression of penalty λ solves (G − N m mᵀ + λ) W = B − N m sᵀ, with the
-shares s of the classes. G is as sparse as the pairs that occur, and the matrix is not formed, but of few
-leaves, for Cholesky's method.
+shares s of the classes. G is as sparse as the pairs that occur, and the matrix is formed only for few
+leaves, where Cholesky's method solves the equations.
 
 References
 ----------
@@ -30,8 +30,8 @@ from streamgda.statistics.kernels.blas import single_blas_thread
 
 _TOL_OF_COMPARISON = 1e-2  # closer ones choose the same
 _MOST_ITERATIONS = 500
-_FEW_LEAVES = 1_024  # whose equations are solved at once
-_LEAST_ALPHA = 1e-9  # of the weight of all rows; with less, they have no solution that rounding leaves
+_FEW_LEAVES = 1_024  # whose equations Cholesky's method solves
+_LEAST_ALPHA = 1e-9  # for that method, of the weight of all rows; with less, rounding may make them singular
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class LeafRidge:
         fitted: Array = self.intercepts(slopes) + slopes[leaves].sum(axis=1)
         return fitted
 
-    def _at_once(self, alpha: float) -> Array:
+    def _by_cholesky(self, alpha: float) -> Array:
         """The coefficients by Cholesky's method."""
         matrix = self.sums.pairs.toarray() - self.weight * np.outer(self.mean, self.mean)
         matrix[np.diag_indices_from(matrix)] += alpha
@@ -108,10 +108,10 @@ class LeafRidge:
         start : ndarray of shape (n_leaves, K), optional
             A solution of about the same equations, from which fewer steps are left.
         tol : float
-            The largest residual, relative to the right side. That of few leaves is rounding.
+            The largest residual, relative to the right side. Equations of few leaves are solved to rounding.
         """
         if len(self.mean) <= _FEW_LEAVES and alpha > _LEAST_ALPHA * self.weight:
-            return self._at_once(alpha)
+            return self._by_cholesky(alpha)
         diagonal = self.sums.leaf_weights - self.weight * self.mean**2 + alpha
         diagonal[diagonal <= 0] = 1.0  # of leaves without rows, where the penalty is 0
 

@@ -63,7 +63,7 @@ class MappedRidgeClassifier(RidgeClassifier):
     _rows_of_part: ClassVar[int] = 1
     """How many rows of a part of a source are read for the map, at the least; whole blocks are."""
     _sample = cast("Any", None)
-    _said_by_rules = ("features",)
+    _fixed_by_rule = ("features",)
 
     _: KW_ONLY
     features: Any = "auto"

@@ -153,7 +153,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
     _of_one_class: ClassVar[dict[str, Any]] = {**GenerativeClassifier._of_one_class, "subclasses": 1}
     divides_rows = True
     _told_by_statistics = (*GenerativeClassifier._told_by_statistics, "subclasses")
-    _said_by_rules = ("subclasses",)
+    _fixed_by_rule = ("subclasses",)
     _remedy_for_encoded = "set covariance_type='tied', or use LinearDiscriminantAnalysis"
 
     subclasses: Any = 3

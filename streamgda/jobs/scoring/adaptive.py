@@ -173,7 +173,13 @@ class AdaptiveConformalInference:
         return self
 
     def move(self, evaluation: Evaluation) -> None:
-        """Move the level by the sets of a batch that its evaluation has counted."""
+        """Move the level by the sets of a batch that its evaluation has counted.
+
+        Parameters
+        ----------
+        evaluation : Evaluation
+            Of the batch alone, made by `progressive_score`.
+        """
         held, _, weights = evaluation._sets
         self._move(evaluation.classes, held, weights, evaluation._squared_weights)
 
@@ -206,8 +212,8 @@ class AdaptiveConformalInference:
         return np.array([self.level.get(label, self.coverage) for label in classes], dtype=np.float64)
 
 
-def _is_finite(level: Any) -> bool:
-    return isinstance(level, Real) and bool(np.isfinite(float(level)))
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, Real) and bool(np.isfinite(float(value)))
 
 
 def _inside(level: Any) -> Any:

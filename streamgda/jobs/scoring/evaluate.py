@@ -160,8 +160,8 @@ def progressive_score(
         The share of the prediction sets that should hold the class of their row. Each batch has the sets of
         the quantile of all batches tested before, at a level that moves after each batch. Where there are too
         few rows, as for the first batch, all classes are in each set. The evaluations then have `coverage`,
-        `class_coverage` and `mean_set_size`. An `AdaptiveConformalInference` sets the pace, or has levels by
-        class, and is left at the last level.
+        `class_coverage` and `mean_set_size`. Give an `AdaptiveConformalInference` for another `gamma`, or for
+        a level of each class; it is left at the last level.
 
     Returns
     -------

@@ -43,7 +43,7 @@ Codes = NDArray[np.intp]
 
 _FEW_CLASSES = 32
 _FEWEST_ROWS = 256
-_VALUES_AT_ONCE = 1 << 14  # 128 kB stay in the cache, and malloc does not give them back
+_VALUES_AT_ONCE = 1 << 14  # 128 kB stay in the cache, and malloc does not return them to the system
 _VALUES_OF_PRODUCTS = 1 << 16  # more, since each block costs a product for each class
 
 
@@ -169,9 +169,7 @@ class Contributions:
             some = slice(start, start + size)
             values = scores.rows[some]
             values = values if isinstance(values, np.ndarray) else values.toarray()
-            with np.errstate(
-                over="ignore", invalid="ignore"
-            ):  # also where a class with a prior of 0 is beside
+            with np.errstate(over="ignore", invalid="ignore"):  # of far rows, and of a prior of 0
                 self._write(values, one[some], other[some], result[some])
                 is_finite = np.isfinite(result[some, :-1].sum())
             if not is_finite and not (finite := np.isfinite(result[some, :-1]).all(axis=1)).all():

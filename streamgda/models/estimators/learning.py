@@ -87,10 +87,11 @@ class StatisticsLearner(BaseEstimator, ABC):
     """Whether the rule of the statistics maps rows to predict. If not, such rows are mapped already."""
 
     _adding: ClassVar[tuple[str, ...]] = ("missing", "exact")
-    _takes_missing: ClassVar[bool] = True
-    _said_by_rules: ClassVar[tuple[str, ...]] = ()
-    """The parameters that say how rows are mapped or divided before they are added up."""
     """The parameters that say how rows are added up."""
+    _takes_missing: ClassVar[bool] = True
+    """Whether the model can learn and predict by the features that a row has."""
+    _fixed_by_rule: ClassVar[tuple[str, ...]] = ()
+    """The parameters that say how rows are mapped or divided, which a rule of statistics has fixed."""
     _told_by_statistics: ClassVar[tuple[str, ...]] = ("half_life",)
     """Parameters on which predictions depend only through the statistics."""
     _of_one_fit: ClassVar[tuple[str, ...]] = ("_announced", "_estimates", "_newest")
@@ -531,7 +532,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         own = {name: value for name, value in own.items() if name in cls._get_param_names()}
         estimator = cls().set_params(**{**own, **params})
         estimator._check_exactness(statistics)
-        if statistics.rule is not None and not params.keys().isdisjoint(cls._said_by_rules):
+        if statistics.rule is not None and not params.keys().isdisjoint(cls._fixed_by_rule):
             estimator._check_rule(statistics)
         reading = Reading(estimator._narrowed(statistics).simplest())
         return estimator._set_fitted(reading, estimator._twin())

@@ -103,7 +103,7 @@ def check_rows(
     accept_sparse : bool
         Whether the caller takes rows in CSR.
     later : bool
-        Whether the caller asks again, without this, for rows whose sum is not finite.
+        Whether the caller checks later that values are finite, by a call without this.
 
     Raises
     ------
@@ -368,13 +368,13 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
 
 
 def check_plain(model: Any, rows: str, remedy: str) -> None:
-    """Raise ValueError if a parameter needs dense rows in NumPy, and name a remedy."""
+    """Raise ValueError, with the remedy, if a parameter of the model needs dense rows in NumPy."""
     if (usual := needs_dense(model)) is not None:
         raise ValueError(f"{rows} are learnt with {usual} alone; {remedy}")
 
 
 def needs_dense(model: Any) -> str | None:
-    """The usual value of a parameter by which the model needs dense rows in NumPy; None if there is none."""
+    """The default of a parameter whose value needs dense rows in NumPy; None if no value does."""
     usual = {"exact": False, "missing": "raise", "covariance_estimator": None}
     return next((f"{name}={value!r}" for name, value in usual.items() if getattr(model, name) != value), None)
 

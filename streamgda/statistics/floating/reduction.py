@@ -29,7 +29,7 @@ from streamgda.statistics.labelled import Counts, Labelled, joined_squares, squa
 _FEWEST_ABOUT_ANCHORS = 1 << 11
 _FEWEST_OF_CLASS_ABOUT_ANCHORS = 4
 _VALUES_IN_TURN = 1 << 19  # 4 MB
-_BYTES_IN_CACHE = 1 << 24  # of moments; larger ones are read class by class, and the rows here and there
+_BYTES_IN_CACHE = 1 << 24  # of moments; for larger ones, rows are sorted by class, so that each is read once
 _FEWEST_TOGETHER = 2  # rows of a class in a block, whose centring pays
 
 

@@ -121,7 +121,7 @@ class FeatureMap:
         size, stop = rows_per_block(len(self.names), len(block.classes)), 0
         rest: Block | None = block
         while rest is not None:
-            rows, rest = rest.parted(size)
+            rows, rest = rest.split_at(size)
             made = self._output_of(rows)
             result = replace(rows, features=made, feature_names=self.names, dates=(), lists=())
             start, stop = stop, stop + len(rows.codes)
