@@ -19,7 +19,7 @@ from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.registry import STATISTICS
 from streamgda.statistics.required import Required
-from streamgda.statistics.rules import RowRule
+from streamgda.statistics.rules import RowRule, rule_in
 from streamgda.statistics.validation import as_count, as_feature_names, check_feature_names
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     """
     if metadata.get("kind") == "FoldStatistics":
         with _making_sense(path):
-            states = states_of_folds(table, path)
+            states = states_of_folds(table, metadata, path)
             if not states:
                 raise ValueError("there are folds and no rows")
             total = reduce(add, states.values())
@@ -121,12 +121,16 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
         return kind.from_columns(columns, metadata)
 
 
-def states_of_folds(table: pa.Table, path: str) -> dict[Any, Statistics]:
+def states_of_folds(table: pa.Table, metadata: Metadata, path: str) -> dict[Any, Statistics]:
     """The statistics of each fold that a table of a ledger holds; errors are those of `state_of`."""
     import pyarrow as pa
 
+    rule = rule_in(metadata)
+    of_all = {} if rule is None else {rule.saved_as: rule}
     return {
-        row["fold"]: state_of(pa.ipc.open_stream(row["table"]).read_all(), json.loads(row["document"]), path)
+        row["fold"]: state_of(
+            pa.ipc.open_stream(row["table"]).read_all(), {**json.loads(row["document"]), **of_all}, path
+        )
         for row in table.select(["fold", "document", "table"]).to_pylist()
     }
 

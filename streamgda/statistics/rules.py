@@ -45,9 +45,16 @@ def to_metadata(rule: RowRule | None) -> dict[str, Any]:
 
 
 def rule_in(metadata: Mapping[str, Any]) -> RowRule | None:
-    """The rule that a saved state was made by, if there is one; ValueError if it is damaged."""
+    """The rule that a saved state was made by, if there is one; ValueError if it is damaged.
+
+    States that are read together share one rule: it stands in their metadata in place of its document.
+    """
     key = next((key for key in RULES if key in metadata), None)
-    return None if key is None else resolve_name(RULES[key]).from_document(metadata[key])
+    if key is None:
+        return None
+    rule, kind = metadata[key], resolve_name(RULES[key])
+    made: RowRule = rule if isinstance(rule, kind) else kind.from_document(rule)
+    return made
 
 
 def check_same(ours: RowRule | None, theirs: RowRule | None) -> None:

@@ -45,6 +45,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.factory import COLUMNS, state_of, states_of, states_of_folds
 from streamgda.statistics.floating.moment_columns import JoinedStates
 from streamgda.statistics.folded import FoldStatistics
+from streamgda.statistics.registry import RULES
 from streamgda.statistics.validation import as_count
 
 State = Statistics | FoldStatistics
@@ -192,13 +193,14 @@ class _Table:
         """Yield the states of neighbours, in order; several may come together, with their number."""
         if isinstance(empty, FoldStatistics):
             for entry in list(map(self.entry, run)):
-                yield 1, state_in(entry.table, entry.document, self.path, empty)
+                yield 1, state_in(entry.table, {**entry.document, **_rule_of(empty)}, self.path, empty)
             return
         start, stop = run[0].place, run[-1].place + 1
         ends = self.ends[start : stop + 1]
         lengths = [after - before for before, after in pairwise(ends)]
         rows = self.rows.slice(ends[0], sum(lengths))
-        yield from states_of(rows, self.documents[start:stop], lengths, self.path)
+        documents = [{**document, **_rule_of(empty)} for document in self.documents[start:stop]]
+        yield from states_of(rows, documents, lengths, self.path)
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,7 @@ class Entries:
 
     def _write(self, run: Sequence[Entry]) -> list[FileRecord]:
         name = f"{digest([self.reads, [entry.record.identity for entry in run]])}.parquet"
-        common = run[0].document
+        common = _without_rule(run[0].document)
         records = [entry.record._replace(table=name, place=i) for i, entry in enumerate(run)]
         document = {
             "format_version": FORMAT,
@@ -265,7 +267,7 @@ class Entries:
             "files": as_lists(records),
             "lengths": [len(entry.table) for entry in run],
             "common": common,
-            "own": [{k: v for k, v in e.document.items() if v != common[k]} for e in run],
+            "own": [{k: e.document[k] for k in common if e.document[k] != common[k]} for e in run],
         }
         table = pa.concat_tables([entry.table for entry in run])
         tables.write(f"{self.folder}/{name}", table, document, self.storage, run=self.run)
@@ -376,6 +378,16 @@ def _place(at: tuple[int, FileRecord]) -> tuple[str, int]:
     return record.table, record.place - position
 
 
+def _without_rule(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key not in RULES}
+
+
+def _rule_of(empty: State) -> dict[str, Any]:
+    """What the document of an entry lacks: a rule, such as a forest, can be larger than the state."""
+    rule = total_of(empty).rule
+    return {} if rule is None else {rule.saved_as: rule}
+
+
 def _are_alike(one: Entry, other: Entry) -> bool:
     return one.document.keys() == other.document.keys() and bool(one.table.schema.equals(other.table.schema))
 
@@ -398,7 +410,7 @@ def table_of(state: State) -> tuple[pa.Table, dict[str, Any]]:
     table = pa.table(
         {
             "fold": pa.array(state.folds, pa.int64()),
-            "document": pa.array([json.dumps(metadata) for _, metadata in parts], pa.large_string()),
+            "document": pa.array([json.dumps(_without_rule(one)) for _, one in parts], pa.large_string()),
             "table": pa.array(streams, pa.large_binary()),
         }
     )
@@ -432,7 +444,7 @@ def state_in(table: pa.Table, metadata: Mapping[str, Any], path: str, empty: Sta
         return state_of(table, metadata, path)
     try:
         rule, n_dropped = FoldRule(**metadata["rule"]), as_count(metadata["n_dropped"], "n_dropped")
-        states = states_of_folds(table, path)
+        states = states_of_folds(table, metadata, path)
         if rule != empty.rule or not states.keys() <= set(range(rule.n_folds or 0)):
             raise ValueError(f"it has folds {list(states)} by {rule}, and not by {empty.rule}")
     except (pa.ArrowException, *SENSELESS) as error:

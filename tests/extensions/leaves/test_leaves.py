@@ -158,6 +158,9 @@ def test_windows_and_ledgers_forget_to_the_bit(tmp_path):
     (tmp_path / "data/1.parquet").unlink()
     ledger.refresh(scan_parquet(tmp_path / "data", "y"))
     assert ledger.statistics() == days[0] + sum(days[2:], rule.empty())
+    (entry,) = (tmp_path / "ledger/entries").iterdir()
+    assert b"roots" not in entry.read_bytes()  # the forest, once in ledger.parquet
+    assert b"roots" in (tmp_path / "ledger/ledger.parquet").read_bytes()
 
 
 @pytest.mark.slow
