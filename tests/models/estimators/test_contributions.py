@@ -117,8 +117,14 @@ def test_rows_of_dask_have_them_and_frames_come_where_frames_are_asked_for(kind)
     pd.testing.assert_frame_equal(
         model.set_output(transform="pandas").contributions(X)[0], pd.DataFrame(values, X.index, X.columns)
     )
+
+
+def test_frames_of_polars_come_where_they_are_asked_for():
+    pytest.importorskip("polars")
+    X, y, _ = frame(categories=False)
+    model = LinearDiscriminantAnalysis().fit(X.to_numpy(), y)
     with config_context(transform_output="polars"):
-        assert kind().fit(X.to_numpy(), y).contributions(X.to_numpy())[0].columns == ["x0", "x1", "x2"]
+        assert model.contributions(X.to_numpy())[0].columns == ["x0", "x1", "x2"]
 
 
 @pytest.mark.parametrize(
