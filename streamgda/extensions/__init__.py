@@ -2,6 +2,6 @@
 
 In come the same rows, states and models; out come states of another kind (`exact`, `incomplete`,
 `private`), features and classes of another kind (`categories`, `subclasses` of mixtures), densities and
-estimators (`edda`, `students`, `ridge`), graphs (`onnx`), answers on a GPU (`devices`). Each folder stands
-alone. Open the `__init__` of one first.
+estimators (`edda`, `students`, `ridge`, `leaves`), states that databases sum up (`databases`), graphs
+(`onnx`), answers on a GPU (`devices`). Open the `__init__` of one first.
 """

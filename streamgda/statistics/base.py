@@ -575,8 +575,8 @@ class Statistics(Locked, ABC):
         MemoryError
             If the state of sparse rows takes more memory than the machine has.
         """
-        blocks = chain.from_iterable(map(self._sparse_or_dense, blocks))
-        return blocks if self.rule is None else map(self.rule.assign, blocks)
+        rows = chain.from_iterable(map(self._sparse_or_dense, blocks))
+        return rows if self.rule is None else map(self.rule.assign, rows)
 
     def _sparse_or_dense(self, block: Block) -> Iterator[Block]:
         """The rows of a block, which stay sparse if they are reduced without their zeros."""

@@ -6,6 +6,7 @@ dropped, and what they weigh.
 - `block`: a block of checked rows, how rows are cut into blocks, and the names of rows in errors and their
   folds, for cross-validation. `arrays`: the blocks of an array or a data frame.
 - `schema`: what the features of rows are: columns of numbers, or what another room makes of columns.
+- `sparse`: rows of which only the values that are not zero are stored.
 - `labels`: class labels and their codes. `dates`: dates of any kind as days.
 - `records`: rows for a model that has learnt such rows: dicts that leave out keys, and dates as text.
 - `parts`: the parts of a source for training and testing.

@@ -1,4 +1,4 @@
-"""Loops in C: rows summed by class or put in the order of their classes, moments merged, random features.
+"""Loops in C over rows: sums by class, rows in the order of classes, merges, random features, leaves, scores.
 
 `sums.c` holds the loops. `build` compiles it to a library beside it, which is loaded at the first call.
 The GIL is released while a loop runs. The functions here check what they are given, since the loops check

@@ -6,4 +6,5 @@ In come names and types; out come `Roles`, which say how the columns of a batch 
   columns. `names`: how they are named. `types`: what they can be by their types and first rows.
 - `expressions`: over columns, for filters and computed features.
 - `encoding`: how columns of text become features, and `lists` how columns of lists do.
+- `stored`: columns as they are stored, for maps.
 """

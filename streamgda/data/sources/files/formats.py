@@ -99,11 +99,11 @@ def scan(
     The names of the files tell the format. Text may be compressed, as in .csv.gz. A pass reads each file in
     order, in bounded memory, and several files at a time.
 
-    The first megabyte of the first file tells the columns and types of files of text. A later value that does
-    not fit is an error that names the file and the line. In CSV an empty field is a missing value, and so
-    are NA, ``\N`` and the like. Times of ORC lie from 1677 to 2262: others are an error, or are read wrong by
-    Arrow 23 and older. Labels and categories that are text in a model or a ledger are read as text
-    in files of CSV where they happen to be numbers.
+    The first megabyte of the first file tells the columns and types of files of text, and the next file that
+    of a column without values. A later value that does not fit is an error that names the file and the line.
+    In CSV an empty field is a missing value, and so are NA, ``\N`` and the like. Times of ORC lie from 1677
+    to 2262: others are an error, or are read wrong by Arrow 23 and older. Labels and categories that are text
+    in a model or a ledger are read as text in files of CSV where they happen to be numbers.
 
     Parameters
     ----------
