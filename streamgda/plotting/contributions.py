@@ -42,6 +42,8 @@ class ContributionsDisplay:
     ----------
     ax_, figure_ : matplotlib Axes and Figure
         Where it is drawn.
+    bars_ : matplotlib BarContainer
+        The bars of a waterfall.
 
     Examples
     --------

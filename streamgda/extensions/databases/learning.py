@@ -98,7 +98,9 @@ def accumulate_sql(
     Raises
     ------
     TypeError
-        If the connection is none, or its cursors return dicts.
+        If this is no connection, or its cursors return dicts.
+    ImportError, FileNotFoundError
+        If the driver for a URL is not installed, or its file does not exist.
     ValueError
         If the dialect is not known, a column is missing or cannot be summed up, a value is missing, a weight
         is negative or infinite, or the table changes between two statements.

@@ -272,12 +272,9 @@ def _gaps_of(one: Codes, other: Codes, n_classes: int) -> Callable[[Array], Arra
     return lambda values: np.take(values[ones] - values[others], codes, axis=0)
 
 
-def names_of_rows(model: Any) -> Any:
-    """The names of the features of rows, or their numbers, as names of columns."""
-    return getattr(model, "feature_names_in_", range(model.n_features_in_))
-
-
-@rows_anywhere(columns=lambda model: [*names_of_rows(model), "base"])
+@rows_anywhere(
+    columns=lambda model: [*getattr(model, "feature_names_in_", range(model.n_features_in_)), "base"]
+)
 def contributions(model: Any, X: Any, *, label: Any, against: Any) -> Array:
     """The contributions of features to the log-odds of two classes, and last the base value: (n, p + 1)."""
     rows = check_rows(model, X)

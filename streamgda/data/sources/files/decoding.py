@@ -74,7 +74,7 @@ def _csv(kind: ds.CsvFileFormat, file: pa.NativeFile, path: str, types: pa.Schem
     if types is not None:
         convert.include_columns, convert.column_types = types.names, types
     parse = kind.parse_options
-    parse.invalid_row_handler = lambda _: "error"  # pyarrow does not give that back, so no identity tells it
+    parse.invalid_row_handler = lambda _: "error"  # no hash could tell a handler from another one
     text = _CountedText(unpacked(file, path), read.encoding)
     reader = pa.csv.open_csv(pa.PythonFile(text, mode="r"), read, parse, convert)
     named = not (read.column_names or read.autogenerate_column_names)

@@ -300,7 +300,7 @@ def _type_of(value: str) -> str:
     return "string" if moment_of(value) is None else "timestamp[us]"
 
 
-def _untyped(name: str, kind: str) -> str:
+def _null_at_first(name: str, kind: str) -> str:
     """What a column of JSON holds that was null in the first block of its file, and the remedy."""
     remedy = "Write a line with such a value first, or leave the column out"
     if kind in _TYPES_OF_JSON:
@@ -421,7 +421,7 @@ class FileRows(RowGroups):
         if match := _OTHER_KIND.search(str(error)):
             there = _schema_of(self.read_options.storage, self.format, self.path, self.version)
             if pa.types.is_null(there.field(match[1]).type):
-                return ValueError(f"{self.path}, {line}: {_untyped(*match.groups())}")
+                return ValueError(f"{self.path}, {line}: {_null_at_first(*match.groups())}")
         if "nanosecond resolution" in str(error):
             return ValueError(f"{self.path}: {error}. {_OF_ORC}")
         fault: ValueError = pa.ArrowInvalid(f"{line}: {error}" if line else str(error))

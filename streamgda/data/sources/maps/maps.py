@@ -135,7 +135,7 @@ class FeatureMap:
         if not n_rows:  # which transformers refuse
             return np.empty((0, len(self.names)))
         try:
-            result = self.transformer.transform(_given(self.transformer, block))
+            result = self.transformer.transform(_input_of(self.transformer, block))
         except Exception as error:  # a transformer may raise anything
             may_be_missing = isinstance(error, (ValueError, TypeError, AttributeError))
             if may_be_missing and not block.are_finite().all():
@@ -219,7 +219,7 @@ def _set_names(transformer: Any, names: Sequence[str] | None) -> None:
         first.feature_names_in_, first.n_features_in_ = np.array(names, dtype=object), len(names)
 
 
-def _given(transformer: Any, block: Block) -> Any:
+def _input_of(transformer: Any, block: Block) -> Any:
     """The features of a block as a transformer takes them: texts, a frame, rows in CSR or an array."""
     features = block.features
     if isinstance(features, StoredColumns):
