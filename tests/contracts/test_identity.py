@@ -245,8 +245,10 @@ def test_what_a_ledger_knows_a_file_by():
     file = InputFile("1", "d/1", Version(1, 2), {"k": 1}, name="1")
     others = {"path": "2", "version": Version(1, 3), "partition": {"k": True}, "name": "d/1"}
     others["row_groups"] = [1], 2
-    records = [FileRecord.of(one) for one in (file, *(replace(file, **{k: v}) for k, v in others.items()))]
-    assert len({record.identity for record in records}) == len(others) + 1
+    files = [file, *(replace(file, **{k: v}) for k, v in others.items())]
+    records = [FileRecord.of(one) for one in (*files, replace(file, version=Version(1, 2, inode=3)))]
+    assert len({record.identity for record in records}) == len(records)
+    assert [records[0].known_as(one) == one for one in records[1:]] == [False] * len(others) + [True]
     assert FileRecord.of(replace(file, row_groups=([0, 1], 2))).identity == records[0].identity
     before = FileRecord.of(replace(file, name=""))  # of a ledger that knew no names, or divides no rows
     assert before.identity == records[0].identity

@@ -25,27 +25,21 @@ from streamgda.data.storage.filesystems import Place, Storage
 from streamgda.data.storage.identity import UNTOLD
 from streamgda.data.storage.retries import StorageError, retried, storing
 from streamgda.data.storage.secrets import concealed
-from streamgda.data.storage.versions import version_of_info
+from streamgda.data.storage.versions import Version, version_of_info, version_of_status
 
 T = TypeVar("T")
 
-ChunkVersion = tuple[int | None, int | str]
-"""The size of a stored chunk, and its ETag or modification time."""
 
-
-def stored_versions(store: Store, path: str) -> dict[str, ChunkVersion | None]:
+def stored_versions(store: Store, path: str) -> dict[str, Version | None]:
     """The keys below a path of a store, each with its version; None where the store lists no versions."""
     beneath = unwrapped(store)
     if not isinstance(beneath, FsspecStore):
         folder = _local_folder(store)
         return {key: _version_of(folder, key) for key in result_of(_keys_below(store, path))}
     getattr(beneath.fs, "sync_fs", beneath.fs).invalidate_cache()  # or it answers from an earlier listing
-    stored: dict[str, ChunkVersion | None] = {}
     infos = retried(lambda: result_of(beneath.fs._find(f"{beneath.path}/{path}", detail=True)))
-    for name, info in infos.items():
-        size, tag = version_of_info(info).content
-        stored[name.removeprefix(f"{beneath.path}/")] = None if tag is None else (size, tag)
-    return stored
+    stored = {name.removeprefix(f"{beneath.path}/"): version_of_info(info) for name, info in infos.items()}
+    return {key: version if version.tells_content else None for key, version in stored.items()}
 
 
 async def _keys_below(store: Store, path: str) -> list[str]:
@@ -76,11 +70,8 @@ def result_of(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run_coroutine_threadsafe(coroutine, _loop_of_zarr(os.getpid())).result()
 
 
-def _version_of(folder: Path | None, key: str) -> ChunkVersion | None:
-    if folder is None:
-        return None
-    status = (folder / key).stat()
-    return status.st_size, status.st_mtime_ns
+def _version_of(folder: Path | None, key: str) -> Version | None:
+    return None if folder is None else version_of_status((folder / key).stat())
 
 
 def unwrapped(store: Store) -> Store:
@@ -142,7 +133,7 @@ class PlannedArrays:
     """
 
     described: str
-    documents: Mapping[str, ChunkVersion | None] = field(metadata=UNTOLD)
+    documents: Mapping[str, Version | None] = field(metadata=UNTOLD)
     blosc: tuple[str, ...] = field(metadata=UNTOLD)
     shards: Mapping[str, ShardIndex] = field(metadata=UNTOLD)
 
@@ -161,9 +152,7 @@ class WatchedStore(WrapperStore[Store]):
     is compared with its size.
     """
 
-    def __init__(
-        self, store: Store, chunks: Mapping[str, ChunkVersion | None], arrays: PlannedArrays
-    ) -> None:
+    def __init__(self, store: Store, chunks: Mapping[str, Version | None], arrays: PlannedArrays) -> None:
         super().__init__(store)
         self._chunks, self._arrays, self._versions = chunks, arrays, {**chunks, **arrays.documents}
         self._ends: dict[str, asyncio.Future[Buffer | None]] = {}
@@ -187,7 +176,8 @@ class WatchedStore(WrapperStore[Store]):
     async def _read(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None
     ) -> Buffer | None:
-        size = (self._versions.get(key) or (None,))[0] if self._folder is None else None
+        version = self._versions.get(key)
+        size = version.size if version and self._folder is None else None
         request = _with_known_size(byte_range, size)
         with storing(f"{self._store}/{key}"):
             answer = await self._store.get(key, prototype, request)
@@ -205,8 +195,7 @@ class WatchedStore(WrapperStore[Store]):
         index = next((index for prefix, index in shards if key.startswith(prefix)), None)
         if key in self._chunks and index is not None:
             await self._check_shard(key, index, answer, byte_range)
-        version = None if self._folder is None else self._versions.get(key)
-        if version is not None and version != _version_of(self._folder, key):
+        if version and self._folder is not None and version != _version_of(self._folder, key):
             raise self._changed(key)
         return answer
 
@@ -217,7 +206,8 @@ class WatchedStore(WrapperStore[Store]):
         index_range = RangeByteRequest(0, index.size) if index.is_at_start else SuffixByteRequest(index.size)
         if byte_range not in (None, index_range) or len(answer) < index.size:
             return
-        size_in_plan, _ = self._chunks[key] or (None, None)
+        planned = self._chunks[key]
+        size_in_plan = planned.size if planned else None
         size = len(answer) if byte_range is None else size_in_plan or await self._store.getsize(key)
         content = answer.to_bytes()
         end = index.end(content[: index.size] if index.is_at_start else content[-index.size :])
@@ -231,7 +221,7 @@ class WatchedStore(WrapperStore[Store]):
             path = f"{beneath.path}/{key}"
             with storing(path):
                 beneath.fs.invalidate_cache()
-                present = version_of_info(await beneath.fs._info(path)).content
+                present = version_of_info(await beneath.fs._info(path))
             if present == self._versions[key]:
                 raise StorageError(f"{path}: of {expected:,} bytes, the storage gave {n_bytes:,}")
         if n_bytes != expected:

@@ -38,7 +38,6 @@ from streamgda.data.sources.packing import Packing
 from streamgda.data.sources.splits import ROWS_PER_TASK, ScorableSplit, lists_of
 from streamgda.data.sources.stores import (
     ChangedChunkError,
-    ChunkVersion,
     PlannedArrays,
     ShardIndex,
     WatchedStore,
@@ -57,6 +56,7 @@ from streamgda.data.storage.paths import shown
 from streamgda.data.storage.retries import StorageError, is_of_storage
 from streamgda.data.storage.secrets import concealing
 from streamgda.data.storage.threads import read_ahead
+from streamgda.data.storage.versions import Version
 
 # The kinds of NumPy's types.
 _NUMBERS = "biuf"
@@ -361,7 +361,7 @@ class ZarrRows(ScorableSplit):
     source: ZarrSource
     start: int
     stop: int
-    stored: Mapping[str, ChunkVersion | None]
+    stored: Mapping[str, Version | None]
     arrays: PlannedArrays
 
     n_rows = property(lambda self: self.stop - self.start)

@@ -61,6 +61,7 @@ _ORPHANED_FOR = timedelta(days=1)  # longer than a refresh or a reader takes
 _NAME = re.compile(r"[0-9a-f]{32}\.parquet")
 _RUN = re.compile(r"[0-9a-f]{32}\.run(-ended)?")
 _OURS = re.compile(f"{_NAME.pattern}|{_RUN.pattern}")
+_NOT_IN_OLDER = "name", "content", "row_groups", "inode"  # of `FileRecord`
 
 
 class FileRecord(NamedTuple):
@@ -78,6 +79,7 @@ class FileRecord(NamedTuple):
     name: str = ""  # by which its rows are divided; of older ledgers, its path
     content: str = ""  # a hash of its statistics, which a copy has too; of older ledgers, not known
     row_groups: str = ""  # if a pyarrow dataset leaves out others
+    inode: int | None = None  # of a local file; of older ledgers, not known
 
     @classmethod
     def of(cls, file: InputFile) -> FileRecord:
@@ -93,13 +95,22 @@ class FileRecord(NamedTuple):
             *(file.path, version.size, version.modified, version.etag, partition),
             name=name,
             row_groups=row_groups,
+            inode=version.inode,
         )
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """What is equal as long as the file has the same rows, which are divided by the same name."""
         version = self.size, self.modified if self.etag is None else self.etag
-        return self.path, *version, _in_order(self.partition), self.name or self.path, self.row_groups
+        divided_by = _in_order(self.partition), self.name or self.path
+        return self.path, *version, *divided_by, self.row_groups, self.inode
+
+    def known_as(self, present: FileRecord | None) -> FileRecord:
+        """The record of an older ledger with the inode of the present file, if all else is the same."""
+        if self.inode is not None or present is None:
+            return self
+        known = self._replace(inode=present.inode)
+        return known if known.identity == present.identity else self
 
 
 @lru_cache  # files of one folder share their keys
@@ -115,7 +126,8 @@ def as_lists(records: Sequence[FileRecord]) -> dict[str, list[Any]]:
 
 def records_in(columns: Mapping[str, Sequence[Any]]) -> list[FileRecord]:
     """The records whose values `as_lists` has listed."""
-    columns = {**dict.fromkeys(("name", "content", "row_groups"), [""] * len(columns["path"])), **columns}
+    n_files, unknown = len(columns["path"]), FileRecord._field_defaults
+    columns = {**{name: [unknown[name]] * n_files for name in _NOT_IN_OLDER}, **columns}
     return list(map(FileRecord._make, zip(*map(columns.__getitem__, FileRecord._fields), strict=True)))
 
 
@@ -273,15 +285,15 @@ class Entries:
         tables.write(f"{self.folder}/{name}", table, document, self.storage, run=self.run)
         return records
 
-    def found(self, names: Iterable[str]) -> dict[tuple[Any, ...], FileRecord]:
+    def found(self, names: Iterable[str]) -> list[FileRecord]:
         """The records in tables that no ledger names, as a refresh leaves them that is killed."""
-        found: dict[tuple[Any, ...], FileRecord] = {}
+        found: list[FileRecord] = []
         for name in filter(_NAME.fullmatch, names):
             with suppress(FileNotFoundError, *SENSELESS):
                 document = tables.read_metadata(f"{self.folder}/{name}", self.storage)
                 records = records_in(document["files"])
                 if document["reads"] == self.reads and {one.table for one in records} == {name}:
-                    found |= {record.identity: record for record in records}
+                    found += records
         return found
 
     def parts(self, records: Sequence[FileRecord], empty: State) -> Iterator[tuple[list[FileRecord], Any]]:

@@ -298,6 +298,9 @@ class StatisticsLedger:
     ) -> RefreshReport:
         """Read the files of a source that are new or have changed, and drop those that are gone.
 
+        A file has changed if its size, ETag or modification time has, or the inode of a local file: so a copy
+        in its place, or a file of a mount that renumbers inodes, is read anew even if all else is the same.
+
         If limits are given, each of these files is compared by itself with all the rows held. If one exceeds
         a limit, the report names it, and the ledger holds what it held before. What was read is kept beside
         it. So refresh once more with ``accept=True``, other limits, or `exclude`, and no file is read again.
@@ -460,7 +463,7 @@ class StatisticsLedger:
         self, entries: Entries, plan: RefreshPlan, now: list[FileRecord], before: LedgerFile, **limits: Any
     ) -> tuple[tuple[pa.Table, Mapping[str, Any]], DriftReport, dict[str, str]]:
         """The state of the files, as a table with its document; and how new files compare with those held."""
-        records, empty = before.records, self._empty
+        records, empty = [*plan.before.values()], self._empty
         if before.reads and now == records:
             return (before.table, before.document), DriftReport(), {}
         old = before.state(empty)

@@ -91,17 +91,21 @@ def plan_refresh(
     ValueError
         If a file is excluded that there is not.
     """
-    paths, before, there = {file.path for file in files}, {one.path: one for one in records}, entries.there()
-    for unknown in sorted({*exclude} - paths):
+    there, each = entries.there(), list(map(FileRecord.of, files))
+    present = {record.path: record for record in each}
+    for unknown in sorted({*exclude} - present.keys()):
         raise ValueError(f"exclude: the source has no file {unknown!r}; paths are as in ledger.files")
-    paths -= {*exclude}
-    wanted = {FileRecord.of(file).identity: file for file in files if file.path in paths}
+    paths = present.keys() - {*exclude}
+    wanted = {one.identity: file for one, file in zip(each, files, strict=True) if one.path in paths}
     for file in wanted.values():
         if file.version is not None:
             file.version.warn_if_size_alone(file.path)
-    read_before = {record.identity: record for record in records if record.table in there}
+    before = {one.path: one.known_as(present.get(one.path)) for one in records}
+    read_before = {record.identity: record for record in before.values() if record.table in there}
     if not wanted.keys() <= read_before.keys():  # a refresh that was refused or killed may have read them
-        read_before = entries.found(there.keys() - {record.table for record in records}) | read_before
+        found = entries.found(there.keys() - {record.table for record in records})
+        others = (record.known_as(present.get(record.path)) for record in found)
+        read_before = {record.identity: record for record in others} | read_before
     known = in_order(read_before[one] for one in wanted if one in read_before)
     missing = [file for one, file in wanted.items() if one not in read_before]
     return RefreshPlan(before, known, missing, tuple(sorted(before.keys() - paths))), there

@@ -26,6 +26,7 @@ import pytest
 
 from streamgda import StatisticsLedger, accumulate, drift, load, scan_arrow, scan_parquet
 from streamgda import scan as scan_files
+from streamgda.jobs.ledger.entries import as_lists
 from tests.interrupted import ended_by, full_disk
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
@@ -142,6 +143,37 @@ def test_a_night_without_change_reads_no_data(data, tmp_path, ledger):
     assert all(start >= size - FOOTER for _, start, _ in handler.reads)
     assert (len(report.reused), report.read, report.rows) == (4, (), 0)
     assert {path: path.stat().st_mtime_ns for path in Path(ledger.path).rglob("*.parquet")} == before
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_files_of_one_size_and_time_that_swap_names_are_read_anew(tmp_path, monkeypatch, kind, is_older):
+    """Here by links to their folders. An older ledger knows no inodes, and still reads nothing anew."""
+    places = [tmp_path / "data" / f"k={key}" for key in range(2)]
+    for place, values in zip(places, ([1.0, 2.0], [3.0, 5.0]), strict=True):
+        path = tmp_path / f"v{place.name}" / f"a.{kind}"
+        put(path, pa.table({"u": values}))
+        if kind == "csv":
+            path.write_text("\n".join(["u", *map(str, values)]))
+        os.utime(path, (1e9, 1e9))
+        place.parent.mkdir(exist_ok=True)
+        place.symlink_to(path.parent)
+    ledger, source = (
+        StatisticsLedger(tmp_path / "ledger", exact=True),
+        scan_files(tmp_path / "data", "k", features=["u"]),
+    )
+    with monkeypatch.context() as older:
+        if is_older:
+            listed = lambda records: {k: v for k, v in as_lists(records).items() if k != "inode"}  # noqa: E731
+            older.setattr("streamgda.jobs.ledger.entries.as_lists", listed)
+        ledger.refresh(source)
+    assert len(ledger.refresh(source).reused) == 2
+    for path, new in zip(places, reversed([place.readlink() for place in places]), strict=True):
+        path.unlink()
+        path.symlink_to(new)
+    assert len(ledger.refresh(source).changed) == 2
+    assert ledger.statistics().means.ravel().tolist() == [4, 1.5]
+    assert len(ledger.refresh(source).reused) == 2
 
 
 def test_a_dry_run_says_and_does_nothing(data, ledger):

@@ -611,19 +611,28 @@ def test_what_is_kept_reads_as_one_dataset(model, tmp_path, columns):
     assert by_duckdb == list(zip(notes, days, strict=True))
 
 
-def test_files_of_one_size_and_time_that_swap_names_are_read_anew(tmp_path):
-    texts = ["u,kind\n1,0\n2,1\n", "u,kind\n3,0\n5,1\n"]
-    for name, text in zip("ab", texts, strict=True):
-        (tmp_path / f"{name}.csv").write_text(text)
-        os.utime(tmp_path / f"{name}.csv", (1e9, 1e9))
-    model = GaussianNB(var_smoothing=1).fit(pd.DataFrame({"u": [0.0, 1, 5, 7]}), [0, 0, 1, 1])
+@pytest.mark.parametrize("kind", ["csv", "zarr"])
+def test_files_of_one_size_and_time_that_swap_names_are_read_anew(tmp_path, kind):
+    for name, values in {"a": [1, 2], "b": [3, 5]}.items():
+        path = tmp_path / f"{name}.{kind}"
+        if kind == "csv":
+            path.write_text("u,y\n{},0\n{},1\n".format(*values))
+        else:
+            group = zarr.open_group(path, mode="w")
+            group.create_array("X", data=np.array([values]).T)
+            group.create_array("y", data=np.arange(2))
+        for file in (path, *path.rglob("*")):
+            os.utime(file, (1e9, 1e9))
+    model = GaussianNB(var_smoothing=1).fit([[0.0], [1.0], [5.0], [7.0]], [0, 0, 1, 1])
+    found = []
     for first in ([1, 2], [3, 5], [1, 2]):
-        state = accumulate(scan(tmp_path / "a.csv", "kind"), checkpoint=tmp_path / "_states")
-        assert state.means.ravel().tolist() == first
-        predict_dataset(model, scan(tmp_path, features=["u"]), tmp_path / "_out", keep=["u"])
-        assert pq.read_table(tmp_path / "_out")["u"].to_pylist()[:2] == first
+        source = {"csv": scan, "zarr": scan_zarr}[kind](tmp_path / f"a.{kind}", "y")
+        assert accumulate(source, checkpoint=tmp_path / "_states").means.ravel().tolist() == first
+        predict_dataset(model, source, tmp_path / "_out")
+        found.append(pq.read_table(tmp_path / "_out"))
+        assert found[-1].equals(found[0]) == (first == [1, 2])
         for old, new in ("a~", "ba", "~b"):
-            (tmp_path / f"{old}.csv").rename(tmp_path / f"{new}.csv")
+            (tmp_path / f"{old}.{kind}").rename(tmp_path / f"{new}.{kind}")
 
 
 def test_names_that_begin_with_a_tilde(model, whole, tmp_path, monkeypatch):
