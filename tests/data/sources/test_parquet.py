@@ -445,6 +445,14 @@ def test_a_file_of_another_format_is_told_how_it_is_read(tmp_path):
     assert of_file.allclose(accumulate(scan_arrow(TABLE, "y", features=["u", "v"])))
 
 
+@pytest.mark.parametrize("encoding", ["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
+def test_a_dictionary_that_arrow_cannot_read_is_not_called_damage(tmp_path, encoding):
+    table = pa.table({"u": [1.0, 2.0], "y": pa.array(["a", "b"]).dictionary_encode()})
+    pq.write_table(table, tmp_path / "1.parquet", use_dictionary=False, column_encoding={"y": encoding})
+    with pytest.raises(ValueError, match=r"1.parquet cannot be read as Parquet, pyarrow reads no dictionary"):
+        accumulate(scan(tmp_path, "y"))
+
+
 def test_parquet_of_any_name_is_read_and_no_other_text_is_called_by_a_format(tmp_path):
     pq.write_table(TABLE, tmp_path / "1.csv")
     assert accumulate(scan_parquet(tmp_path / "1.csv", "y")).n_rows == len(TABLE)

@@ -635,6 +635,19 @@ def test_files_of_one_size_and_time_that_swap_names_are_read_anew(tmp_path, kind
             (tmp_path / f"{old}.{kind}").rename(tmp_path / f"{new}.{kind}")
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.month_day_nano_interval(), pa.dictionary(pa.int8(), pa.list_(pa.int8()))]
+)
+def test_kept_columns_that_parquet_cannot_hold(tmp_path, kind):
+    model = GaussianNB().fit(pd.DataFrame({"u": [0.0, 1, 5, 7]}), [0, 0, 1, 1])
+    table = pa.table({"u": [1.0, 2.0], "k": pa.nulls(2, kind)})
+    with pytest.raises(
+        ValueError, match=r"column 'k' is (month|dict).*, which pyarrow does not write to Parq"
+    ):
+        predict_dataset(model, scan_arrow(table, features=["u"]), tmp_path / "out", keep=["k"])
+    assert not (tmp_path / "out").exists()
+
+
 def test_names_that_begin_with_a_tilde(model, whole, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whole.to_parquet("./~x.parquet")

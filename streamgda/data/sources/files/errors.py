@@ -23,6 +23,8 @@ _KNOWN = {
     "CSV parse error": "it is of another format, or a line has another number of values than the first",
     "the text is UTF-8": "it has another encoding than its format; files of two encodings are read apart",
     "crypt": _ENCRYPTED,
+    "DictAccumulator": "pyarrow reads no dictionary from text in a delta encoding: write it anew, with "
+    "use_dictionary=True or as plain text columns",
 }
 """What is wrong with a file, by a part of the message of an error."""
 

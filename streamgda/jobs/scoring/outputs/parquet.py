@@ -50,6 +50,8 @@ class ParquetOutput(Output):
             )
         alike = (replace(field, type=_without_index_width(field.type)) for field in fields)
         super().__init__(path, filesystem, alike)
+        for field in self.fields:
+            _check_type(field)
 
     def parts(self, splits: Sequence[ScorableSplit], made_by: str) -> list[OutputPart]:
         """A file for each split."""
@@ -149,6 +151,16 @@ def _said_by(footer: pq.FileMetaData) -> PartFooter | None:
         return None
     n_dropped = int(metadata.get(_N_DROPPED, b"0"))
     return metadata[_FINGERPRINT].decode(), PredictionSummary(footer.num_rows, 1, 1, n_dropped)
+
+
+def _check_type(field: Field) -> None:
+    """Raise ValueError for a type that pyarrow does not write: it may say so only where there are rows."""
+    try:
+        pq.write_table(pa.table({field.name: pa.nulls(1, field.type)}), pa.BufferOutputStream())
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(
+            f"column {field.name!r} is {field.type}, which pyarrow does not write to Parquet; do not keep it"
+        ) from error
 
 
 def _without_index_width(kind: pa.DataType) -> pa.DataType:
