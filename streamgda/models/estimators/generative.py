@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.data.blocks.labels import Labels, position_of, positions_among
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.computed import ComputedColumns
+from streamgda.data.sources.maps.maps import of_tables
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.models.estimators.contributions import contributions, in_output_of
 from streamgda.models.estimators.lazy import class_labels, feature_names, rows_anywhere
@@ -457,7 +458,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
             order, as scikit-learn asks, and maps take no dicts. `evaluate`, `predict_dataset` and the command
             line take it too. Its `save` is that of the model, and `load` loads it, unless there are maps:
             pickle, joblib and skops save these. Then its model has no names of features, since transformers
-            answer with arrays. A filter chose rows to learn, and is no step.
+            answer with arrays. A ColumnTransformer gives a vectorizer its column. A filter chose rows to
+            learn, and is no step.
 
         Raises
         ------
@@ -485,7 +487,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         if source.maps:
             model.__dict__.pop("feature_names_in_", None)
         stored = source.before_maps
-        steps = [(f"map_{i}" if i > 1 else "map", step) for i, step in enumerate(source.maps, 1)]
+        maps = of_tables(source.maps, stored.feature_names)
+        steps = [(f"map_{i}" if i > 1 else "map", step) for i, step in enumerate(maps, 1)]
         if stored.computed:
             steps.insert(0, ("columns", ComputedColumns.of(stored.feature_names or (), stored.computed)))
         return ModelPipeline([*steps, ("model", model)])

@@ -388,6 +388,18 @@ def test_every_pass_takes_a_mixed_frame_through_a_map(tmp_path):
     assert load(tmp_path / "ledger" / "ledger.parquet").allclose(state, 1e-12)
 
 
+@pytest.mark.parametrize(("transformer", "columns"), OF_TEXT, ids=lambda one: type(one).__name__)
+def test_the_pipeline_of_a_map_of_text_takes_the_columns_as_they_are_stored(transformer, columns, tmp_path):
+    features = [columns] if isinstance(columns, str) else columns
+    write_mixed(tmp_path / "rows")
+    source = scan(tmp_path / "rows", "y", features=features).map(transformer)
+    model = RidgeClassifier(alpha=1.0).fit(source)
+    pipeline, expected = model.as_pipeline(source), model.predict(transformer.transform(MIXED[columns]))
+    np.testing.assert_array_equal(pipeline.predict(MIXED[features]), expected)
+    predict_dataset(pipeline, tmp_path / "rows", tmp_path / "out")
+    np.testing.assert_array_equal(pq.read_table(tmp_path / "out")["predicted_label"], expected)
+
+
 def test_a_map_of_text_names_what_is_missing_and_what_it_takes(tmp_path):
     wrong = pa.table({"text": ["w1", "w2", None], "size": [1.0, 2.0, 3.0], "y": [0, 1, 1]})
     texts = scan_arrow(wrong, "y", features=["text"])
