@@ -259,7 +259,8 @@ class _Rows:
                     self._answer(
                         f"WITH {', '.join(steps)} SELECT {label}, {', '.join(totals)}, "
                         f"{', '.join(term for _, term in some)} FROM gda_{len(steps) - 1} {rest}"
-                    )
+                    ),
+                    len(totals) + len(some),
                 )
             )
         classes, first, n_dropped = parts[0]
@@ -276,12 +277,12 @@ class _Rows:
             first[:, 1:3] = first[:, :1]
         return classes, np.concatenate([first, *(part[1][:, 4:] for part in parts[1:])], axis=1), n_dropped
 
-    def _by_class(self, rows: Sequence[Sequence[Any]]) -> tuple[Labels, Array, int]:
+    def _by_class(self, rows: Sequence[Sequence[Any]], n_numbers: int) -> tuple[Labels, Array, int]:
         """The sorted labels, the numbers of each, and how many rows have no label."""
         n_dropped = sum(int(row[1]) for row in rows if is_missing(row[0]))
         known = [row for row in rows if not is_missing(row[0])]
         if not known:
-            return no_labels(), np.zeros((0, len(rows[0]) - 1 if rows else 4)), n_dropped
+            return no_labels(), np.zeros((0, n_numbers)), n_dropped
         values = [row[0] for row in known]
         if self.is_numeric:  # ADBC hands over a decimal as text
             values = [Decimal(value) if isinstance(value, str) else value for value in values]

@@ -122,7 +122,7 @@ def test_errors_name_columns(dialect):
             with pytest.raises(ValueError, match=message):
                 learn(**options)
         with pytest.raises(ValueError, match="nothing to accumulate"):
-            accumulate_sql(connection, f"{query} WHERE 1 = 0", "y", features=["a"])
+            accumulate_sql(connection, f"{query} WHERE 1 = 0", "y", features=["a", "w"])
         with pytest.raises(ValueError, match="dialect must be one of"):
             learn(dialect="oracle")
 
