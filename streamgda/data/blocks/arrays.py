@@ -446,30 +446,38 @@ def readable(X: Any) -> Any:
     if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
     X = _decoded(_with_days(X))
-    wrong: list[str] = []
-    for name in columns_of_other_types(X):
-        _check_codes(X[name], name)
-        try:
-            values = np.asarray(X[name])
-        except NotImplementedError as error:  # of Arrow
-            raise ValueError(f"column {name!r} cannot be a feature, leave it out: {error}") from error
-        known: Any = (v for v in values if not labels.is_missing(v)) if values.dtype.kind == "O" else ()
-        first = next(iter(known), 0)
-        if np.ndim(first) or values.ndim > 1:
-            raise ValueError(f"column {name!r} holds lists of values that are no numbers; leave it out")
-        if values.dtype.kind in "UTS" or isinstance(first, str | bytes):
-            wrong.append(name)
-        elif not isinstance(first, Number | np.bool_):
-            raise ValueError(
-                f"column {name!r} holds {first!r:.80}, which is neither a number nor a date; make one of it, "
-                "or leave it out"
-            )
-    if wrong:
+    others = columns_of_other_types(X)
+    if wrong := [name for name in others if _holds_text(X, name)]:
         raise ValueError(
             f"columns {wording.listed(wrong, 20)} hold text, and features are numbers; leave such "
             "columns out, or encode them. scan_arrow(frame, target) learns text as categories"
         )
-    return X
+    if library_of(X) == "pandas" and others:
+        X = X.copy(deep=False)
+        for name in others:
+            X[name] = _without_na(X[name].to_numpy())
+    return _without_na(X) if isinstance(X, np.ndarray) else X
+
+
+def _holds_text(X: Any, name: Any) -> bool:
+    """Whether a column holds text; ValueError if it holds neither text nor numbers."""
+    _check_codes(X[name], name)
+    try:
+        values = np.asarray(X[name])
+    except NotImplementedError as error:  # of Arrow
+        raise ValueError(f"column {name!r} cannot be a feature, leave it out: {error}") from error
+    known: Any = (v for v in values if not labels.is_missing(v)) if values.dtype.kind == "O" else ()
+    first = next(iter(known), 0)
+    if np.ndim(first) or values.ndim > 1:
+        raise ValueError(f"column {name!r} holds lists of values that are no numbers; leave it out")
+    if values.dtype.kind in "UTS" or isinstance(first, str | bytes):
+        return True
+    if not isinstance(first, Number | np.bool_):
+        raise ValueError(
+            f"column {name!r} holds {first!r:.80}, which is neither a number nor a date; make one of it, "
+            "or leave it out"
+        )
+    return False
 
 
 def _decoded(X: Any) -> Any:
@@ -602,12 +610,14 @@ def real(values: NDArray[Any], name: str) -> NDArray[Any]:
     try:
         if values.dtype.kind not in "OUT":
             raise TypeError("they are not real numbers")
-        return (_without_na(values) if values.dtype.kind == "O" else values).astype(np.float64)
+        return _without_na(values).astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must hold real numbers; got {values.dtype}: {error}") from error
 
 
 def _without_na(values: NDArray[Any]) -> NDArray[Any]:
-    """The values with NaN in place of pandas.NA, which NumPy cannot convert to a number."""
-    is_na = np.fromiter((type(value).__name__ == "NAType" for value in values.flat), np.bool_, values.size)
+    """The values with NaN in place of pandas' NA and NaT, which NumPy cannot convert to numbers."""
+    if values.dtype.kind != "O":
+        return values
+    is_na = np.fromiter((labels.is_na(value) for value in values.flat), np.bool_, values.size)
     return np.where(is_na.reshape(values.shape), np.nan, values)

@@ -234,7 +234,12 @@ def is_missing(value: object) -> bool:
         return bool(np.isnan(value))
     if isinstance(value, Decimal):
         return value.is_nan()
-    return value is None or type(value).__name__ in {"NAType", "NaTType"}
+    return value is None or is_na(value)
+
+
+def is_na(value: object) -> bool:
+    """Whether a value is pandas' NA or NaT."""
+    return type(value).__name__ in {"NAType", "NaTType"}
 
 
 def _typed(values: NDArray[Any]) -> Labels:

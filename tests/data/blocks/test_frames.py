@@ -371,6 +371,26 @@ def test_without_marginal_the_keys_and_the_remedy_are_named():
         model.set_params(missing="marginal").predict({"a": 1.0, "d": 2.0})
 
 
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT], ids=repr)
+def test_what_stands_for_a_missing_value_among_objects_is_missing(missing):
+    holes = FRAME.where(RNG.random(FRAME.shape) > 0.2)
+    holes.iloc[2, 1] = np.nan
+    objects = holes.astype(object).where(holes.notna(), missing)
+    kinds, hole = {"kind": RNG.choice(["u", "v"], 120)}, objects.iloc[2, 1]
+    for given, floats in [(objects, holes), (objects.to_numpy(), holes.to_numpy())]:
+        model, expected = (GaussianNB(missing="marginal").fit(rows, Y) for rows in (given, floats))
+        assert model.statistics_ == expected.statistics_
+        np.testing.assert_array_equal(model.predict_proba(given), expected.predict_proba(floats))
+        for learn in (GaussianNB().fit, ClassStatistics().update):
+            with pytest.raises(ValueError, match="is NaN or null"):
+                learn(given, Y)
+    model, expected = (
+        GaussianNB(missing="marginal").fit(rows.assign(**kinds), Y) for rows in (objects, holes)
+    )
+    assert model.statistics_ == expected.statistics_
+    assert objects.iloc[2, 1] is hole  # the frame is as it was
+
+
 def test_categories_and_computed_columns_may_be_left_out():
     shops = np.array(["north", "web", None], dtype=object)
     model = GaussianNB(missing="marginal").fit(FRAME.assign(shop=shops[np.arange(120) % 3]), Y)
