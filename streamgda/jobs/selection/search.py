@@ -244,6 +244,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         """
         candidates = self._candidates()
         check_no_ages(candidates)
+        check_have_likelihoods(candidates, self._scorings())
         if self._measures() != [LOG_LIKELIHOOD]:
             raise ValueError(
                 "batches are not kept, so folds of them can be scored by 'log_likelihood' alone, and do not "
@@ -268,7 +269,6 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     def _candidates(self) -> list[Candidate]:
         candidates = candidates_of(self.estimator, self.param_grid)
         check_that_scores_differ(candidates, self._measures())
-        check_have_likelihoods(candidates, self._scorings())
         return candidates
 
     def _scorings(self) -> list[str]:

@@ -25,7 +25,12 @@ from streamgda.data.sources.columns.encoding import Encoding
 from streamgda.data.sources.conversion import as_source, is_dask
 from streamgda.data.sources.splits import Split
 from streamgda.jobs.passes.accumulate import read_into
-from streamgda.jobs.selection.candidates import Candidate, common_encoding, statistics_for_all
+from streamgda.jobs.selection.candidates import (
+    Candidate,
+    check_have_likelihoods,
+    common_encoding,
+    statistics_for_all,
+)
 from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD
 from streamgda.models.estimators.reading import check_batch, check_no_name, encoded_columns
 from streamgda.statistics.factory import empty_statistics
@@ -99,8 +104,10 @@ def read_folds(
     Raises
     ------
     ValueError
-        If the rows need a second read to be scored, but can be read only once.
+        If a candidate has no densities, which "log_likelihood" needs; or if the rows need a second read to be
+        scored, but can be read only once.
     """
+    check_have_likelihoods(candidates, scorings)
     if isinstance(X, FoldStatistics):
         given = {"y": y, "sample_weight": sample_weight, "groups": groups, "fold": fold}
         if unused := [name for name, value in given.items() if value is not None]:

@@ -1,6 +1,7 @@
 """RidgeClassifier: scikit-learn's, with a penalty that the statistics choose, and its calibration."""
 
 import pickle
+from functools import partial
 
 import duckdb
 import numpy as np
@@ -21,7 +22,9 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     RidgeClassifier,
     StatisticsSearchCV,
+    cross_validate,
     evaluate,
+    learning_curve,
     load,
     predict_dataset,
     scan_parquet,
@@ -338,3 +341,8 @@ def test_densities_are_not_there():
     model = RidgeClassifier().fit(*load_iris(return_X_y=True))
     assert not hasattr(model, "score_samples")
     assert not hasattr(model, "mahalanobis")
+    search = StatisticsSearchCV(RidgeClassifier(), {"alpha": [1.0, 2.0]})
+    curves = (partial(score, model) for score in (cross_validate, learning_curve))
+    for score in (search.fit, search.partial_fit, *curves):
+        with pytest.raises(ValueError, match="no densities, and so no log-likelihood: set scoring="):
+            score(*load_iris(return_X_y=True))
