@@ -36,6 +36,7 @@ CHECKS_ON_SINGULAR_CLASSES = (
     "check_sample_weights_shape",
     "check_sample_weights_not_overwritten",
     "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weight_equivalence_on_sparse_data",
 )
 
 
@@ -110,7 +111,8 @@ def test_scikit_learns_own_checks_of_each_setting(estimator):
             "transform not implemented for 'lsqr' solver"
         }
         theirs = failed_checks(discriminant_analysis.LinearDiscriminantAnalysis("lsqr"))
-        assert set(failures) - set(theirs) <= {"check_sample_weight_equivalence_on_dense_data"}
+        of_weights = {f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")}
+        assert set(failures) - set(theirs) <= of_weights  # checks that theirs, without weights, is not put to
     else:
         assert set(failures) <= ({"check_estimators_nan_inf"} if estimator.missing == "marginal" else set())
 
