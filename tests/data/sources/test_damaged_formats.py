@@ -98,6 +98,15 @@ def test_values_nested_deeply_are_an_error_before_arrow_parses_them(column, line
         assert "nested deeper than 64 levels" in error_of(path, **options)
 
 
+@pytest.mark.parametrize("text", [b"null", b' null, "x": 1', b"%s \tnull\n%s" % (JSON, JSON)])
+def test_rows_that_are_null_are_an_error_before_arrow_parses_them(text, tmp_path):
+    """Arrow ends the process where the first row of a block is null."""
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(text)
+    assert "rows.jsonl" in error_of(path)
+    assert "a row is null, and no object" in error_of(path)
+
+
 VALUES_OVER_LINES = ds.JsonFragmentScanOptions(pa.json.ParseOptions(newlines_in_values=True))
 
 

@@ -32,6 +32,7 @@ _NO_BRACKET = bytes(set(range(256)) - set(b"[{]}"))
 
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # 1 and -1
 
+_NULL, _NULL_LINE = re.compile(rb"\s*null"), re.compile(rb"\n\s*null")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
@@ -210,7 +211,10 @@ class _CountedText(_Text):
 
 
 class _ShallowText(_Text):
-    """JSON. It raises an error before Arrow parses values that are nested deeply."""
+    """JSON. It raises an error before Arrow parses values that are nested deeply, or rows that are null.
+
+    Both end the process: Arrow 26 does where the first row that it parses is null.
+    """
 
     def __init__(self, text: pa.NativeFile, options: pa.json.ParseOptions) -> None:
         super().__init__(text)
@@ -220,7 +224,11 @@ class _ShallowText(_Text):
     def _look_at(self, content: bytes) -> None:
         if self._is_first and content.lstrip().startswith(b"["):
             raise pa.ArrowInvalid("it is one array; write an object in each line, as jq -c '.[]' does")
-        self._is_first, text = False, self._begun + content
+        text = self._begun + content
+        begins_a_row = self._is_lines or self._is_first
+        if (begins_a_row and _NULL.match(text)) or (self._is_lines and _NULL_LINE.search(text)):
+            raise pa.ArrowInvalid("a row is null, and no object; leave such rows out")
+        self._is_first = False
         if not self._is_lines:
             self._depth, self._begun = _nested(text, self._depth)
             return
