@@ -90,7 +90,7 @@ def test_a_parameter_has_an_effect(name, call):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_missing_value_is_an_error_with_a_remedy_that_the_model_has(name, tmp_path):
-    kind, holed = getattr(streamgda, name), pd.DataFrame(X, columns=["u", "v", "w"])
+    kind, holed = getattr(streamgda, name), pd.DataFrame(X.copy(), columns=["u", "v", "w"])
     make = partial(kind, **BASE.get(name, {}))
     model = make().fit(holed, Y)
     holed.loc[7, "v"] = np.nan
