@@ -424,7 +424,8 @@ def group_codes(groups: ArrayLike, n_rows: int, row_name: Places = NOWHERE) -> t
     ValueError
         If the number of groups is not the number of rows, or a group is missing.
     """
-    values, codes, missing = labels.encode(groups)
+    with labels.counting_only(None):
+        values, codes, missing = labels.encode(groups)
     if codes.shape != (n_rows,):
         raise ValueError(f"groups or folds have shape {codes.shape} for {wording.counted(n_rows, 'row')}")
     if missing is not None:

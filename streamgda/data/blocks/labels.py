@@ -99,8 +99,11 @@ def labels_in(columns: Mapping[str, NDArray[Any]]) -> Labels:
 
 
 @contextmanager
-def counting_only(classes: Labels) -> Iterator[None]:
-    """Take every other label than these for a missing one, also values that cannot be labels."""
+def counting_only(classes: Labels | None) -> Iterator[None]:
+    """Take every other label than these for a missing one, also values that cannot be labels; None: take all.
+
+    Values that are encoded as labels are, and are none, such as groups, are encoded with None.
+    """
     token = _counted.set(classes)
     try:
         yield

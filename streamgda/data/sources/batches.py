@@ -259,7 +259,8 @@ def _groups(column: pa.Array, name: str, row_name: Places) -> tuple[Labels, Code
         values, codes = np.unique(moments := days(column), return_inverse=True)
         missing = np.isnan(moments) if column.null_count else None
     else:
-        values, codes, missing = labels_of(column, f"{row_name.origin}: groups or folds {name!r}")
+        with labels.counting_only(None):
+            values, codes, missing = labels_of(column, f"{row_name.origin}: groups or folds {name!r}")
     if missing is not None:
         raise ValueError(
             f"{row_name(int(np.argmax(missing)))}: column {name!r} has no value, "

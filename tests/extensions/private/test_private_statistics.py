@@ -400,3 +400,15 @@ def test_neither_log_nor_warnings_tell_how_many_rows_there_are(caplog, tmp_path)
         assert not [record for record in caplog.records if record.name == "streamgda"]
         accumulate(source)
     assert "3,000 rows" in caplog.text
+
+
+def test_groups_that_divide_rows_are_no_labels(tmp_path):
+    frame = FRAME.assign(y=np.where(np.arange(len(FRAME)) % 2, "a", "b"), who=np.arange(len(FRAME)) % 40)
+    frame.astype({"who": str}).to_parquet(tmp_path / "rows.parquet")
+    source = scan_parquet(tmp_path / "rows.parquet", "y", features=["u", "v", "w"], missing="drop")
+    limits = dict.fromkeys("uvw", (-9.0, 9.0))
+    for part in source.split(0.5, by="who"):
+        private = private_statistics(
+            part, classes=["a", "b"], bounds=limits, clip=50.0, epsilon=1e6, delta=1e-3
+        )
+        assert private.counts.tolist() == accumulate(part).counts.tolist()
