@@ -369,13 +369,14 @@ def array_blocks(
     parts: Sequence[Part] = (),
     dates: tuple[str, ...] = (),
     lists: Lists = (),
+    among: Labels | None = None,
 ) -> Iterator[Block]:
     """Blocks of the rows of X with their labels and weights.
 
     An error names the `origin` of the rows, such as a file, and the number of the row. If `places` is given,
     the names of rows follow from it instead. If `parts` by rows are given, the blocks have the rows of the
     parts. Features named by `dates` are dates, as those of a frame that are of such a type. `lists` are the
-    columns of lists whose places are features.
+    columns of lists whose places are features. `among` are the labels that count, as for `labels.encode`.
 
     Raises
     ------
@@ -389,7 +390,7 @@ def array_blocks(
             dates = dates or date_columns(X)
         matrix: Any = _matrix(X) if made is None else made
         n_rows = len(matrix) if made is None else made.n_rows
-        classes, codes, unlabelled = labels.encode(y)
+        classes, codes, unlabelled = labels.encode(y, among)
         weights = None if sample_weight is None else _weights(sample_weight)
         for name, other in (("y", codes), ("sample_weight", weights)):
             if other is not None and other.shape != (n_rows,):
@@ -424,8 +425,7 @@ def group_codes(groups: ArrayLike, n_rows: int, row_name: Places = NOWHERE) -> t
     ValueError
         If the number of groups is not the number of rows, or a group is missing.
     """
-    with labels.counting_only(None):
-        values, codes, missing = labels.encode(groups)
+    values, codes, missing = labels.encode(groups)
     if codes.shape != (n_rows,):
         raise ValueError(f"groups or folds have shape {codes.shape} for {wording.counted(n_rows, 'row')}")
     if missing is not None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
-from contextvars import ContextVar
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -27,7 +25,6 @@ PARTS = ("label", "subclass")  # the columns of divided labels: a label, and the
 _NAMES = {"b": "bool", "i": "int", "u": "int", "U": "str"}
 _INTEGERS = (int, np.integer)
 _MOST_BYTES = 1 << 30  # of the labels of all classes together
-_counted: ContextVar[Labels | None] = ContextVar("counted", default=None)
 
 
 def no_labels() -> Labels:
@@ -98,19 +95,6 @@ def labels_in(columns: Mapping[str, NDArray[Any]]) -> Labels:
     return divided_labels(labels, numbers)
 
 
-@contextmanager
-def counting_only(classes: Labels | None) -> Iterator[None]:
-    """Take every other label than these for a missing one, also values that cannot be labels; None: take all.
-
-    Values that are encoded as labels are, and are none, such as groups, are encoded with None.
-    """
-    token = _counted.set(classes)
-    try:
-        yield
-    finally:
-        _counted.reset(token)
-
-
 def _among(classes: Labels, values: NDArray[Any]) -> NDArray[Any]:
     """Labels with None for those that are none of the classes."""
     import pandas as pd
@@ -123,10 +107,17 @@ def _among(classes: Labels, values: NDArray[Any]) -> NDArray[Any]:
     return known
 
 
-def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
+def encode(labels: ArrayLike, among: Labels | None = None) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     """The sorted labels that occur, and a code for each row: the position of its label among them.
 
     Codes are uint8 or uint16 where they fit. NumPy sorts these types by radix, many times faster than int64.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_rows,)
+        A label for each row.
+    among : ndarray, optional
+        The labels that count: a row of any other value, even one that cannot be a label, has none.
 
     Returns
     -------
@@ -140,9 +131,9 @@ def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     ValueError
         If labels are not integers, strings or bools, or the kinds are mixed.
     """
-    values, counted = _one_dimensional(labels), _counted.get()
-    if counted is not None:
-        values = _among(counted, values)
+    values = _one_dimensional(labels)
+    if among is not None:
+        values = _among(among, values)
     unlabelled = _missing(values) if values.dtype.kind in "fO" else None
     if unlabelled is None:
         return *_encode(values), None

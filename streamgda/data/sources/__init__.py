@@ -55,9 +55,9 @@ A folder of NumPy archives, each with arrays X and y:
 ...     path: Path
 ...     n_rows = None  # unknown until it is read
 ...
-...     def blocks(self):
+...     def blocks(self, among=None):
 ...         with np.load(self.path) as arrays:
-...             yield from array_blocks(arrays["X"], arrays["y"], origin=str(self.path))
+...             yield from array_blocks(arrays["X"], arrays["y"], origin=str(self.path), among=among)
 >>> @dataclass(frozen=True)
 ... class ArchiveSource(Source):
 ...     folder: Path

@@ -65,10 +65,10 @@ class BatchSplit(ScorableSplit):
         """Whether no row is left out."""
         return self.roles.keeps_all_rows
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self, among: Labels | None = None) -> Iterator[Block]:
         """Read the rows, in order."""
         for batch, places in self._batches():
-            yield from _blocks_of_batch(*_in_parts(batch, places, self.roles), self.roles)
+            yield from _blocks_of_batch(*_in_parts(batch, places, self.roles), self.roles, among)
             del batch  # or it would be in memory while the next one is decoded
 
     def tables(self) -> Iterator[pa.Table]:
@@ -91,14 +91,16 @@ class BatchSplit(ScorableSplit):
             del batch, features, block
 
 
-def _blocks_of_batch(batch: pa.RecordBatch, row_name: Places, roles: Roles) -> Iterator[Block]:
+def _blocks_of_batch(
+    batch: pa.RecordBatch, row_name: Places, roles: Roles, among: Labels | None
+) -> Iterator[Block]:
     origin = row_name.origin
     if roles.target is None:
         raise ValueError(
             f"{origin}: no target is named; name the column of labels where the data is scanned, as target="
         )
     columns = _columns_of(batch, roles, row_name)
-    classes, codes, unlabelled = labels_of(columns[roles.target], f"{origin}: target {roles.target!r}")
+    classes, codes, unlabelled = labels_of(columns[roles.target], f"{origin}: target {roles.target!r}", among)
     features, names = _features(columns, roles, row_name)
     block = Block(
         features,
@@ -240,10 +242,12 @@ def _number(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:
         ) from error
 
 
-def labels_of(column: pa.Array, called: str) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
+def labels_of(
+    column: pa.Array, called: str, among: Labels | None = None
+) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     """What `codes` returns of a column; errors begin with what the column is called."""
     try:
-        return codes(column)
+        return codes(column, among)
     except ValueError as error:
         raise ValueError(f"{called}: {error}") from error
 
@@ -259,8 +263,7 @@ def _groups(column: pa.Array, name: str, row_name: Places) -> tuple[Labels, Code
         values, codes = np.unique(moments := days(column), return_inverse=True)
         missing = np.isnan(moments) if column.null_count else None
     else:
-        with labels.counting_only(None):
-            values, codes, missing = labels_of(column, f"{row_name.origin}: groups or folds {name!r}")
+        values, codes, missing = labels_of(column, f"{row_name.origin}: groups or folds {name!r}")
     if missing is not None:
         raise ValueError(
             f"{row_name(int(np.argmax(missing)))}: column {name!r} has no value, "
@@ -397,15 +400,15 @@ def matrix_of_lists(column: pa.Array, length: int, name: str, row_name: Callable
     return numbers(values).reshape(-1, length)
 
 
-def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
+def codes(column: pa.Array, among: Labels | None = None) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     """The sorted labels of a column, a code for each row, and which rows have no label, if any.
 
-    A row without a label has code 0.
+    A row without a label has code 0. `among` are the labels that count, as for `labels.encode`.
     """
     if pa.types.is_null(column.type):
         return labels.no_labels(), np.zeros(len(column), np.uint8), np.ones(len(column), np.bool_)
     if pa.types.is_integer(column.type) and not column.null_count:
-        return labels.encode(column.to_numpy())
+        return labels.encode(column.to_numpy(), among)
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     null = encoded.indices.is_null().to_numpy(zero_copy_only=False)
     positions = pc.fill_null(encoded.indices, 0).to_numpy()
@@ -413,7 +416,7 @@ def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     is_used = np.bincount(positions[~null], minlength=len(encoded.dictionary)) > 0
     values = np.empty(len(is_used), dtype=object)
     values[:] = encoded.dictionary.to_pylist()
-    classes, class_codes, no_label = labels.encode(values[is_used])
+    classes, class_codes, no_label = labels.encode(values[is_used], among)
     # Where all is null, nothing is in the dictionary.
     code_of = np.zeros(max(len(is_used), 1), dtype=class_codes.dtype)
     code_of[np.flatnonzero(is_used)] = class_codes

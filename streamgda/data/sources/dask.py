@@ -16,6 +16,7 @@ from dask.delayed import Delayed, delayed
 
 from streamgda.data.blocks.arrays import array_blocks, as_arrow, list_columns, with_places
 from streamgda.data.blocks.block import Block, Missing, Places, check_missing
+from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import Columns
@@ -226,7 +227,7 @@ class RowsPartition(Split):
 
     n_rows = property(lambda self: len(self.rows))
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self, among: Labels | None = None) -> Iterator[Block]:
         """Cut the rows into blocks."""
         origin, roles = f"partition {self.index}", self.source.roles
         rows, names = self._features(origin)
@@ -243,6 +244,7 @@ class RowsPartition(Split):
             places=places,
             parts=self.source.parts,
             lists=() if roles is None else list_columns(self.rows, roles.features),
+            among=among,
         )
 
     def _features(self, origin: str) -> tuple[Any, tuple[str, ...] | None]:

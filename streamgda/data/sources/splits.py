@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.schema import MadeColumns
 from streamgda.data.blocks.sparse import SparseRows
 
@@ -62,8 +63,8 @@ class Split(Picklable, ABC):
     n_bytes: int | None = None  # of the rows in all columns, where the storage says so
 
     @abstractmethod
-    def blocks(self) -> Iterator[Block]:
-        """Read the rows, in order."""
+    def blocks(self, among: Labels | None = None) -> Iterator[Block]:
+        """Read the rows, in order. `among` are the labels that count, as for `labels.encode`."""
 
     @property
     def keeps_all_rows(self) -> bool:
@@ -95,10 +96,10 @@ class LazySplit(Split):
 
     delayed: Delayed
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self, among: Labels | None = None) -> Iterator[Block]:
         """Compute the part, and read its rows, in order."""
         part: Split = self.delayed.compute()
-        return part.blocks()
+        return part.blocks(among)
 
     def tables(self) -> Iterator[pa.Table]:
         """Compute the part, and read its rows, in order."""
@@ -141,8 +142,8 @@ class RowRange(ScorableSplit):
         enclosing, before = self.split.enclosing(self.start, self.stop)
         return RowRange(enclosing.fetched(), self.start - before, self.stop - before)
 
-    def blocks(self) -> Iterator[Block]:
-        """Read these rows, in order."""
+    def blocks(self, among: Labels | None = None) -> Iterator[Block]:
+        """Read these rows, in order, without labels."""
         return (block for block, _ in self.features())
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
@@ -169,9 +170,9 @@ class JoinedSplits(Split):
     is_remote = property(lambda self: any(split.is_remote for split in self.splits))
     is_read_once = property(lambda self: any(split.is_read_once for split in self.splits))
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self, among: Labels | None = None) -> Iterator[Block]:
         """Read the rows, in order."""
-        return chain.from_iterable(split.blocks() for split in self.splits)
+        return chain.from_iterable(split.blocks(among) for split in self.splits)
 
     def fetched(self) -> Self:
         """The same splits, of which the first is being fetched."""

@@ -30,6 +30,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, StoreLike
 
 from streamgda.data.blocks.arrays import array_blocks, group_codes
 from streamgda.data.blocks.block import Block, Missing, Places, check_missing, without_missing
+from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.parts import Part, rows_of_parts
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import MapFunction, ScorableSource
@@ -366,7 +367,7 @@ class ZarrRows(ScorableSplit):
 
     n_rows = property(lambda self: self.stop - self.start)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self, among: Labels | None = None) -> Iterator[Block]:
         """Read the rows, batch by batch, each a whole number of chunks of the features."""
         if self.source.target is None:
             raise ValueError(f"{self.source.origin}: no target is named; name the array of labels")
@@ -380,6 +381,7 @@ class ZarrRows(ScorableSplit):
                 origin=origin,
                 places=places,
                 groups=None if self.source.groups is None else others[self.source.weight is not None],
+                among=among,
             )
             del rows  # or they would be held while the next ones are read
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.data.blocks.arrays import array_blocks, column_names, with_columns
-from streamgda.data.blocks.labels import Labels, as_labels, counting_only, kind_of
+from streamgda.data.blocks.labels import Labels, as_labels, kind_of
 from streamgda.data.blocks.sparse import DENSE, is_sparse
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Source
@@ -235,8 +235,7 @@ def _sums(
         scheduler = scheduler_for(data, scheduler)
     with _silence(), suppress(Exception):
         if y is not None:
-            with counting_only(clipping.classes):
-                blocks = array_blocks(data, y, missing="drop")
+            blocks = array_blocks(data, y, missing="drop", among=clipping.classes)
             empty.update_blocks(map(clipping, blocks))
             return empty
         groups = list(group_into_tasks(data.planned(opening_on(scheduler)), data.n_features))
@@ -254,8 +253,9 @@ def _read(clipping: Clipping, splits: Iterable[Split], empty: ExactClassStatisti
     """One task. If rows cannot be read, a dropped row says so: workers log errors, which could quote rows."""
     state = empty.copy()
     try:
-        with single_blas_thread(), counting_only(clipping.classes):
-            state.update_blocks(map(clipping, chain.from_iterable(split.blocks() for split in splits)))
+        with single_blas_thread():
+            blocks = chain.from_iterable(split.blocks(clipping.classes) for split in splits)
+            state.update_blocks(map(clipping, blocks))
     except StorageError:
         raise  # to be read again
     except Exception:

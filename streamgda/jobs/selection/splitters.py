@@ -19,6 +19,7 @@ from sklearn.utils.validation import _num_samples
 
 from streamgda.data.blocks import arrays
 from streamgda.data.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
+from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import check_known, counted, named
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.columns.encoding import Encoding
@@ -331,12 +332,14 @@ class ArraySource(Source):
         rest = arrays.with_columns(self.rows, [name for name in names if name != column])
         return ArraySource(rest, self.labels, self.weights, np.asarray(self.rows[column]), self.encoding)
 
-    def blocks(self, start: int = 0) -> Iterator[Block]:
+    def blocks(self, start: int = 0, among: Labels | None = None) -> Iterator[Block]:
         """Cut the rows, which are numbered from `start`, into blocks."""
         made, places = encoded_columns(self.rows, self.encoding), Places(start=start)
         names = None if made is None else made.schema.feature_names
         rows = self.rows if made is None else made
-        return arrays.array_blocks(rows, self.labels, self.weights, names, groups=self.groups, places=places)
+        return arrays.array_blocks(
+            rows, self.labels, self.weights, names, groups=self.groups, places=places, among=among
+        )
 
     def splits(self) -> list[Split]:
         """All the rows."""
@@ -349,9 +352,9 @@ class _Rows(Split):
     def __init__(self, source: ArraySource) -> None:
         self._source, self.n_rows = source, _num_samples(source.rows)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self, among: Labels | None = None) -> Iterator[Block]:
         """Cut the rows into blocks."""
-        return self._source.blocks()
+        return self._source.blocks(among=among)
 
 
 def source_of(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import FileSource, MapFunction, ScorableSource, Source, WrappedSource
@@ -46,9 +47,9 @@ class MappedSplit(ScorableSplit):
         part, before = self.split.enclosing(start, stop)
         return replace(self, split=part), before
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self, among: Labels | None = None) -> Iterator[Block]:
         """Read the rows, in order."""
-        for block in self.split.blocks():
+        for block in self.split.blocks(among):
             for result, _ in self.step.mapped(block):
                 yield result
         self.step.check_unchanged()
