@@ -380,8 +380,9 @@ def ways_to_name(at, kind):
     yield from (files, files[::-1], [f"file://{file}" for file in files], [at / "m1", f"{at}/m2 é/"])
     yield [f"{at}/m1/*", *files[2:]]
     yield [f"{at}/m2 é/../m1", at / "m2 é"]
-    if kind == "parquet":
-        yield from (ds.dataset(at), ds.dataset(files))
+    dataset = ds.dataset(at, format=kind)
+    yield from (dataset, ds.dataset(files, format=kind))
+    yield ds.dataset(at, format=kind, schema=dataset.schema.append(pa.field("more", pa.string())))
 
 
 def source_at(way):

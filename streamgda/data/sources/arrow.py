@@ -29,6 +29,7 @@ from streamgda.data.sources.columns.encoding import Wanted
 from streamgda.data.sources.columns.lists import first_batches
 from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.columns.types import FIRST_ROWS
+from streamgda.data.sources.files.discovery import common_folder, name_within
 from streamgda.data.sources.files.errors import decoding
 from streamgda.data.sources.files.parquet import ParquetSource
 from streamgda.data.sources.files.planning import Dataset, name_of_format
@@ -239,9 +240,14 @@ class ArrowSource(TabularSource, ScorableSource):
             table = self._data.select(whole.columns)
             return [replace(whole, table=table.slice(start, ROWS_PER_TASK), start=start) for start in starts]
         if isinstance(self._data, ds.Dataset):
-            each = enumerate(self._data.get_fragments())
+            fragments = list(self._data.get_fragments())
+            paths = [getattr(fragment, "path", "") for fragment in fragments]
+            root = common_folder(path.rpartition("/")[0] for path in paths if path)
             fragment_of = partial(Fragment, self._data.schema, self._roles, keep=self._keep)
-            return [fragment_of(fragment, position, _version_of(fragment)) for position, fragment in each]
+            return [
+                fragment_of(fragment, position, name_within(root, path), _version_of(fragment))
+                for position, (fragment, path) in enumerate(zip(fragments, paths, strict=True))
+            ]
         opened = self._data.spend() if self.is_one_shot else self._data.open
         return [StreamSplit(opened, self._roles, self._keep)]
 
@@ -302,6 +308,8 @@ def _received_slice(content: pa.Buffer, *others: Any) -> TableSlice:
 class Fragment(ArrowSplit):
     """A fragment of a dataset. Of a file, `version` is the one that the pass was planned for.
 
+    `file` is the name of its file in the dataset; "" if it is no file.
+
     The number of rows is unknown, since the rows of a text file can be counted only by reading it.
     """
 
@@ -309,11 +317,12 @@ class Fragment(ArrowSplit):
     roles: Roles
     fragment: ds.Fragment
     position: int
+    file: str
     version: Version | None
     keep: tuple[str, ...] = ()
 
     origin = property(lambda part: getattr(part.fragment, "path", f"fragment {part.position} of the dataset"))
-    dataset = property(attrgetter("origin"))  # no two fragments have the same
+    dataset = property(lambda part: part.file or part.origin)  # no two fragments have the same
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         """Read the fragment in order."""

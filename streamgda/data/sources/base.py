@@ -183,8 +183,9 @@ class Source(Picklable, ABC):
         nor the order of files change it, and rows keep their part when files are added. The place is the
         number of the row in its file or Dask partition, and the path of the file below the folder of the
         dataset: the folder that is named, the one before the first wildcard of a pattern, or the one that all
-        files of a list or a table share. If the names of the last folders are ``key=value``, the one above
-        them counts. A pass over a part reads what one over the source does, and leaves the other rows out.
+        files of a list, a table or a pyarrow dataset share, since these name files alone. If the names of the
+        last folders are ``key=value``, the one above them counts. A pass over a part reads what one over the
+        source does, and leaves the other rows out.
 
         Parameters
         ----------

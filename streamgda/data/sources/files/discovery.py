@@ -86,16 +86,25 @@ class Listing:
         It stays when files are added to a folder. Folders ``key=value`` lie below it, so a partition that is
         scanned alone has the names that it has among others.
         """
-        folders = [normpath(location.root).split("/") for location in self.locations]
-        common = list(commonprefix(folders))
-        while common and "=" in common[-1]:
-            common.pop()
-        return "/".join(common)
+        return common_folder(location.root for location in self.locations)
 
     def includes(self, storage: Storage, path: str) -> bool:
         """Whether a Parquet file that is written to a path would be found from then on."""
         place = storage.place(path)
         return any(location.includes(self.storage, place) for location in self.locations)
+
+
+def common_folder(folders: Iterable[str]) -> str:
+    """The folder that all of these are or lie in, above those named ``key=value``."""
+    common = list(commonprefix([normpath(folder).split("/") for folder in folders]))
+    while common and "=" in common[-1]:
+        common.pop()
+    return "/".join(common)
+
+
+def name_within(folder: str, path: str) -> str:
+    """The name of a file in the dataset of a folder, by which its rows have their folds and parts."""
+    return normpath(path).removeprefix(folder).lstrip("/")
 
 
 def find_files(

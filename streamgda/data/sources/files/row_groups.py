@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import accumulate, chain
 from operator import attrgetter
-from posixpath import normpath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +31,7 @@ from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.batches import BatchSplit
 from streamgda.data.sources.columns.expressions import Filter, filtering
 from streamgda.data.sources.columns.roles import Roles
+from streamgda.data.sources.files.discovery import name_within
 from streamgda.data.sources.files.errors import decoding, opening
 from streamgda.data.sources.files.keys import Absent, as_type, read_as
 from streamgda.data.storage.fetching import BYTES_TOGETHER, chunks_of, fetched, in_rounds, range_of
@@ -74,8 +74,8 @@ class ReadOptions:
         return identity_of(fields_of(self))
 
     def name_of(self, path: str) -> str:
-        """The name of a file in its dataset, by which its rows have their folds and parts."""
-        return normpath(path).removeprefix(self.root).lstrip("/")
+        """The name of a file in its dataset."""
+        return name_within(self.root, path)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
