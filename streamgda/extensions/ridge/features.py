@@ -33,7 +33,6 @@ _ROWS_TOGETHER = 256  # of which the inputs, and the outputs of some thousand fe
 _ROWS_OF_DISTANCES = 1_000
 _ROWS_OF_METRIC = 5_000
 _FEATURES_OF_METRIC = 1_000
-_LEAST_ROWS_OF_PRODUCTS = 1_000
 _PENALTY = 0.002  # of a row
 
 
@@ -58,11 +57,9 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
         "rank": these, and beside them the ranks of the columns with more than two values, by at most 257
         quantiles of the sample, with mean 0 and deviation 1. "common": as "std", with one deviation for all
         columns, for pixels and embeddings.
-    metric : {None, "diag", "full"}, default=None
+    metric : {None, "diag"}, default=None
         "diag" weighs the inputs in z W by how much the class depends on them: by the root of the mean square
-        of the gradient of a ridge regression on random features. "full" multiplies them by the root of the
-        matrix of mean products of the gradient, so that directions count; below 1,000 rows it is as "diag".
-        Both need the labels `y` of the sample.
+        of the gradient of a ridge regression on random features. It needs the labels `y` of the sample.
     include_inputs : bool, default=True
         Whether the inputs stand beside the random features, as the first ones.
     random_state : int, RandomState instance or None, default=0
@@ -78,8 +75,8 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
         What is subtracted from a column, and the factor that it is then multiplied by: 0 if it is constant.
     median_distance_ : float
         Of the inputs of two rows, after `metric_`.
-    metric_ : ndarray of shape (n_inputs,), or (n_inputs, n_inputs) for ``metric="full"``
-        The factor of each input, or the matrix that inputs are multiplied by.
+    metric_ : ndarray of shape (n_inputs,)
+        The factor of each input.
     frequencies_, offsets_ : ndarray of shapes (n_inputs, n_components), (n_components,)
         W and b, rounded to float32.
 
@@ -107,7 +104,7 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
     _choices: ClassVar[dict[str, tuple[Any, ...]]] = {
         "kind": ("fourier", "relu"),
         "scale": ("rank", "std", "common"),
-        "metric": (None, "diag", "full"),
+        "metric": (None, "diag"),
     }
 
     def __init__(
@@ -116,7 +113,7 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
         kind: Literal["fourier", "relu"] = "fourier",
         bandwidth: float | tuple[float, ...] = (0.25, 0.5, 1),
         scale: Literal["rank", "std", "common"] = "rank",
-        metric: Literal["diag", "full"] | None = None,
+        metric: Literal["diag"] | None = None,
         include_inputs: bool = True,
         random_state: Any = 0,
     ) -> None:
@@ -173,10 +170,8 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
             check_consistent_length(rows, y)
             some = chosen[:_ROWS_OF_METRIC]
             with single_blas_thread():
-                self.metric_ = _metric(
-                    inputs[some], np.asarray(y)[some], self._widths, self.seed_, is_full=self.metric == "full"
-                )
-        self.median_distance_ = _median_distance(_times(inputs[chosen[:_ROWS_OF_DISTANCES]], self.metric_))
+                self.metric_ = _metric(inputs[some], np.asarray(y)[some], self._widths, self.seed_)
+        self.median_distance_ = _median_distance(inputs[chosen[:_ROWS_OF_DISTANCES]] * self.metric_)
         self._draw()
         return self
 
@@ -323,7 +318,7 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
         """Plain values that JSON holds, and `from_document` reads; W and b follow from the seed."""
         check_is_fitted(self)
         knots, levels = ([rank[i] for rank in self._ranks] for i in (1, 2))
-        numbers = [self.mean_, self.factor_, self.metric_.ravel(), [self.median_distance_], *knots, *levels]
+        numbers = [self.mean_, self.factor_, self.metric_, [self.median_distance_], *knots, *levels]
         names = getattr(self, "feature_names_in_", None)
         return {
             **self.get_params(),
@@ -353,13 +348,12 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
                 features.feature_names_in_ = np.array(document["names"], dtype=object)
             n, ranks = features.n_features_in_, document["ranks"]
             n_inputs, sizes = n + len(ranks), [size for _, size in ranks]
-            lengths = [n, n, n_inputs ** (1 + (features.metric == "full")), 1, *sizes, *sizes]
+            lengths = [n, n, n_inputs, 1, *sizes, *sizes]
             numbers = np.frombuffer(b64decode(document["numbers"]), "<f8").astype(np.float64)
             if len(numbers) != sum(lengths):
                 raise ValueError(f"there are {len(numbers)} numbers, and not {sum(lengths)}")
             parts = [numbers[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0))]
-            features.mean_, features.factor_, metric, (features.median_distance_,) = parts[:4]
-            features.metric_ = metric.reshape(-1, n_inputs) if features.metric == "full" else metric
+            features.mean_, features.factor_, features.metric_, (features.median_distance_,) = parts[:4]
             knots, levels = parts[4 : 4 + len(ranks)], parts[4 + len(ranks) :]
             features._ranks = [(j, *own) for (j, _), *own in zip(ranks, knots, levels, strict=True)]
             features._draw()
@@ -368,18 +362,9 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
         return features
 
 
-def _times(inputs: NDArray[Any], metric: Array) -> Array:
-    """Rows of inputs times their factors, or times a symmetric matrix."""
-    with single_blas_thread():
-        made: Array = inputs * metric if metric.ndim == 1 else inputs @ metric
-    return made
-
-
 def _frequencies(rng: np.random.RandomState, metric: Array, widths: Array, n_components: int) -> Array:
     """W, of inputs that are multiplied by a metric: (n_inputs, n_components)."""
-    normal = rng.standard_normal((len(metric), n_components))
-    with single_blas_thread():
-        normal = metric[:, None] * normal if metric.ndim == 1 else metric @ normal
+    normal = metric[:, None] * rng.standard_normal((len(metric), n_components))
     normal /= np.resize(widths, n_components)
     return normal.astype(np.float32).astype(np.float64)  # without the last bits of a machine's logarithm
 
@@ -391,37 +376,23 @@ def _median_distance(inputs: Array) -> float:
     return float(np.median(distances)) if len(distances) else 1.0
 
 
-def _metric(inputs: Singles, y: NDArray[Any], widths: Array, seed: int, *, is_full: bool) -> Array:
-    """The root of the mean products of the gradient of a ridge regression on random features.
+def _metric(inputs: Singles, y: NDArray[Any], widths: Array, seed: int) -> Array:
+    """The root of the mean squares of the gradient of a ridge regression on random features: (n_inputs,).
 
-    The second regression is on features of the inputs that the first has weighed. If rows are few, products
-    of different inputs count as 0.
+    The second regression is on features of the inputs that the first has weighed.
     """
     labels, codes = np.unique(y, return_inverse=True)
     is_class = (codes[:, None] == np.arange(len(labels))).astype(np.float64)
     root = np.ones(inputs.shape[1])
-    has_products = is_full and len(inputs) >= _LEAST_ROWS_OF_PRODUCTS
     model = Ridge(_PENALTY * len(inputs))
     for _ in range(2):
         rng = np.random.RandomState(seed)
-        distance = _median_distance(_times(inputs[:_ROWS_OF_DISTANCES], root))
+        distance = _median_distance(inputs[:_ROWS_OF_DISTANCES] * root)
         frequencies = _frequencies(rng, root / distance, widths, _FEATURES_OF_METRIC)
         angles = inputs @ frequencies
         angles += rng.uniform(0, 2 * np.pi, _FEATURES_OF_METRIC)
         slopes = model.fit(np.cos(angles), is_class).coef_
         sines = np.sin(angles)
-        gradients = ((sines * own) @ frequencies.T for own in slopes)
-        if has_products:
-            products = sum(own.T @ own for own in gradients)
-            root = _root(products / np.trace(products) * len(products)) if np.any(products) else root
-        else:
-            squares = sum(np.square(own).mean(axis=0) for own in gradients)
-            root = np.sqrt(squares / np.mean(squares)) if np.any(squares) else root
-    return np.diag(root) if is_full and root.ndim == 1 else root
-
-
-def _root(products: Array) -> Array:
-    """The symmetric root of a matrix without negative eigenvalues."""
-    values, vectors = np.linalg.eigh(products)
-    root: Array = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+        squares = sum(np.square((sines * own) @ frequencies.T).mean(axis=0) for own in slopes)
+        root = np.sqrt(squares / np.mean(squares)) if np.any(squares) else root
     return root

@@ -21,8 +21,7 @@ from streamgda.models.estimators.reading import one_of
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.validation import physical_memory
 
-_FEATURES_BY_ROWS = ((5_000, 1_000), (200_000, 2_000), (float("inf"), 4_000))
-_USUAL = 2_000  # random features, where the number of rows is not known
+_FEW_ROWS = 5_000  # for which half as many random features do
 _ROWS_OF_MAP = 5_000
 _BYTES_OF_PAIR = 4 * 8  # of features, as a fit has up to four matrices in memory
 _ROWS_PER_FEATURE = 4  # with fewer, the rounding of products in single precision is seen
@@ -50,11 +49,12 @@ class RandomFeatureClassifier(MappedRidgeClassifier):
         error.
     features : int, RandomFeatures or "auto", default="auto"
         How many random features there are, or a map of them: one to be fitted to the sample, or one that has
-        been fitted, in scikit-learn's `FrozenEstimator`. "auto" takes 1,000, from 5,000 rows on 2,000, and
-        from 200,000 on 4,000; 2,000 if the number of rows is not known. Where rows are many, twice as many
-        make about 15 % fewer errors, in four times the memory and eight times the time of a solution. A state
-        takes 8 bytes for each pair of features, and half of that in a file: 128 MB at 4,000, 8.2 GB at
-        32,000. A fit takes four times as much; if the machine has less, a MemoryError says so first.
+        been fitted, in scikit-learn's `FrozenEstimator`. "auto" takes 1,000 below 5,000 rows, and 2,000 from
+        there on, or if the number of rows is not known. Where rows are many, twice as many make about 15 %
+        fewer errors, in four times the memory and eight times the time of a solution; try `LeafClassifier`
+        first. A state takes 8 bytes for each pair of features, and half of that in a file: 128 MB at 4,000,
+        8.2 GB at 32,000. A fit takes four times as much; if the machine has less, a MemoryError says so
+        first.
     max_df : float, default=0.5
         The most degrees of freedom of the regression for each row that "gcv" may choose. Where they are close
         to one for each row, the criterion says nothing.
@@ -128,8 +128,8 @@ class RandomFeatureClassifier(MappedRidgeClassifier):
         self._validate_params()
         features, schema = getattr(self.features, "estimator", self.features), None  # of a FrozenEstimator
         if not isinstance(features, RandomFeatures):
-            known = [most for rows, most in _FEATURES_BY_ROWS if n_rows is not None and n_rows < rows]
-            features = RandomFeatures(int(features) if features != "auto" else [*known, _USUAL][0])
+            usual = 1_000 if n_rows is not None and n_rows < _FEW_ROWS else 2_000
+            features = RandomFeatures(usual if features == "auto" else int(features))
         _check_memory(features.n_components)
         if not hasattr(features, "n_features_in_"):
             features, schema = fitted_to_sample(features, *rows_of_map(blocks(), _ROWS_OF_MAP))

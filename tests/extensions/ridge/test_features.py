@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.spatial.distance import pdist
 from scipy.stats import rankdata
 from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import RidgeClassifier
@@ -103,47 +102,19 @@ def test_the_metric_weighs_what_the_class_depends_on():
     assert np.mean(features.metric_**2) == pytest.approx(1)
 
 
-def test_the_full_metric_finds_directions_that_no_input_has(monkeypatch):
-    monkeypatch.setattr("streamgda.extensions.ridge.features._FEATURES_OF_METRIC", 200)
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(2000, 6))
-    direction = np.ones(6) / np.sqrt(6)
-    labels = rows @ direction > 0.3
-    features = RandomFeatures(10, scale="std", metric="full", include_inputs=False).fit(rows, labels)
-    assert features.metric_ == pytest.approx(features.metric_.T)
-    products = features.metric_ @ features.metric_
-    values, vectors = np.linalg.eigh(products)
-    assert values.mean() == pytest.approx(1)
-    assert values[-1] > 10 * values[-2]
-    assert abs(vectors[:, -1] @ direction) > 0.99
-    inputs = (rows - rows.mean(axis=0)) / rows.std(axis=0)
-    distances = pdist(inputs[rng.permutation(2000)[:900]] @ features.metric_)
-    assert features.median_distance_ == pytest.approx(np.median(distances), rel=0.05)
-    assert_near(features.transform(rows), random_part(inputs.astype(np.float32), features))
-    few, diagonal = (
-        RandomFeatures(10, metric=metric).fit(rows[:500], labels[:500]) for metric in ("full", "diag")
-    )
-    np.testing.assert_array_equal(few.metric_, np.diag(diagonal.metric_))
-    np.testing.assert_array_equal(few.transform(rows), diagonal.transform(rows))
-
-
-@pytest.mark.parametrize("metric", ["diag", "full"])
-def test_a_metric_needs_labels(metric):
-    with pytest.raises(ValueError, match=f"metric='{metric}' requires y"):
-        RandomFeatures(10, metric=metric).fit(X)
+def test_a_metric_needs_labels():
+    with pytest.raises(ValueError, match="metric='diag' requires y"):
+        RandomFeatures(10, metric="diag").fit(X)
 
 
 @pytest.mark.parametrize(
     "features",
     [
         RandomFeatures(40),
-        RandomFeatures(40, metric="full"),
         RandomFeatures(40, "relu", [1.0], "std", "diag", random_state=np.random.RandomState(3)),
     ],
 )
-def test_a_saved_map_is_the_same_map(features, monkeypatch):
-    monkeypatch.setattr("streamgda.extensions.ridge.features._FEATURES_OF_METRIC", 100)
-    monkeypatch.setattr("streamgda.extensions.ridge.features._LEAST_ROWS_OF_PRODUCTS", 100)
+def test_a_saved_map_is_the_same_map(features):
     frame = pd.DataFrame(X, columns=list("abcd"))
     features.fit(frame, y)
     again = RandomFeatures.from_document(json.loads(json.dumps(features.to_document())))

@@ -194,6 +194,14 @@ def test_a_plain_ridge_of_the_same_state_does_not_depend_on_what_was_asked_befor
     np.testing.assert_array_equal(ours.coef_, theirs.coef_)
 
 
+@pytest.mark.parametrize(("n_rows", "n_features"), [(4_999, 1_000), (5_000, 2_000), (250_000, 2_000)])
+def test_few_rows_have_fewer_features_by_default(n_rows, n_features):
+    kind = np.arange(n_rows) % 2
+    source = scan_arrow(pa.table({"x": np.arange(n_rows) / n_rows, "kind": kind}), "kind")
+    (rule,), _ = RandomFeatureClassifier.rules_for([RandomFeatureClassifier()], None, source)
+    assert rule.features.n_components == n_features
+
+
 @pytest.mark.skipif(not hasattr(os, "sysconf"), reason="the size of the memory is not known")
 def test_memory_that_is_not_there_is_told_before_rows_are_read():
     with pytest.raises(MemoryError, match=r"1,280\.0 GB: 320\.0 GB for a state") as error:
