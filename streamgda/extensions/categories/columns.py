@@ -278,7 +278,13 @@ def _united(name: str, ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> tu
 
 
 def _positions(ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> NDArray[np.intp]:
-    """The position of each value in another set; for a value that is not in it, the size of the set."""
+    """The position of each value in another set; for a value that is not in it, the size of the set.
+
+    Text and others are compared as text: in CSV, other rows of the file decide whether 1 is a number.
+    """
+    is_text = {isinstance(value, str) for value in (*ours, *theirs) if value is not None}
+    if len(is_text) == 2:
+        ours, theirs = (tuple(v if v is None else str(v) for v in values) for values in (ours, theirs))
     place = {value: position for position, value in enumerate(theirs)}
     return np.array([place.get(value, len(theirs)) for value in ours], dtype=np.intp)
 

@@ -1,6 +1,7 @@
 """Linear discriminant analysis of tables with categories, against scikit-learn's on one-hot columns."""
 
 import re
+from contextlib import nullcontext
 
 import dask.dataframe as dd
 import numpy as np
@@ -100,6 +101,24 @@ def test_unseen_categories_count_as_none_with_a_warning(model, customers):
         found = model.predict_proba(rows)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[1], model.predict_proba(customers[:3].assign(city="Rome"))[1])
+
+
+@pytest.mark.parametrize(("learnt_as", "scored_as"), [(int, str), (str, int)])
+def test_numbers_and_their_text_are_one_category(customers, kinds, learnt_as, scored_as, tmp_path):
+    """As in CSV, where one other text in a column makes all its numbers text."""
+    chosen, rows = Categorical(["grade"]), customers[["age", "grade"]]
+    written = {int: rows.assign(kind=kinds), str: rows.astype({"grade": str}).assign(kind=kinds)}
+    other = written[str][:1].assign(grade="x")
+    written[int].to_csv(tmp_path / "int.csv", index=False)
+    pd.concat([written[str], other]).to_csv(tmp_path / "str.csv", index=False)
+    sources = {kind: scan(tmp_path / f"{kind.__name__}.csv", "kind", categories=chosen) for kind in written}
+    model = LinearDiscriminantAnalysis(shrinkage=0.1).fit(sources[learnt_as])
+    assert {type(value) for value in model.categories_["grade"]} == {learnt_as}
+    with nullcontext() if scored_as is int else pytest.warns(match="'grade' in 1 row"):
+        predict_dataset(model, sources[scored_as], tmp_path / "scored", columns=["label"])
+    scored = pd.read_parquet(tmp_path / "scored")["predicted_label"][: len(rows)].tolist()
+    for frame in written.values():
+        assert model.predict(frame[["age", "grade"]]).tolist() == scored
 
 
 def test_datasets_are_scored_by_name_and_value(model, source, customers, kinds, tmp_path):
