@@ -404,6 +404,11 @@ class Statistics(Locked, ABC):
         """The state as arrays with a row for each class, and plain values that go with them."""
 
     @classmethod
+    def n_numbers(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> int:
+        """How many numbers of memory a state of so many classes and features takes at least."""
+        return math.prod(kind.shape(n_classes, n_features))
+
+    @classmethod
     @abstractmethod
     def _read_columns(
         cls,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, reduce
@@ -198,7 +197,8 @@ def _check_features(columns: TableColumns, metadata: Metadata) -> None:
         check_feature_names(names, n_features)
         return
     n_held = sum(values.size for values in columns.values())
-    n_needed = math.prod(kind_named(metadata["covariance_type"]).shape(max(1, n_classes), n_features))
+    kind = kind_named(metadata["covariance_type"])
+    n_needed = _kind(str(metadata["kind"])).n_numbers(kind, max(1, n_classes), n_features)
     if n_needed > max(_MOST_UNSEEN, 2 * n_held):  # of a symmetric matrix, half is held
         raise ValueError(f"its columns hold {n_held:,} numbers, too few for {n_features:,} features")
 

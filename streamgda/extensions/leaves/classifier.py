@@ -223,14 +223,19 @@ class LeafClassifier(MappedRidgeClassifier):
         """The penalty, and the calibration, by rows that the forest has not seen."""
         own = self._calibration_for(statistics, cast("Any", None))
         unit = min(1.0, float(statistics.weights.sum()) / statistics.n_rows)  # rows may have been decayed
+        usual = unit * _USUAL if self._saved_alpha is None else self._saved_alpha
+        usual = usual if isinstance(self.alpha, str) else float(self.alpha)
         if not self._is_sampled(statistics) or not self._sample.samples:
-            usual = unit * _USUAL if self._saved_alpha is None else self._saved_alpha
-            return usual if isinstance(self.alpha, str) else float(self.alpha), own
+            return usual, own
         X, codes, weights, for_all = self._sample.rows(statistics.classes)
         leaves = self._rule_in(statistics).features.leaves(X)
+        others = self._of_others(statistics, leaves, codes, weights)
+        if not others.weight:  # all rows are in the sample
+            return usual, own
         alphas = [unit * one for one in _ALPHAS] if isinstance(self.alpha, str) else [float(self.alpha)]
-        tried = self._of_others(statistics, leaves, codes, weights).fitted(alphas, leaves)
-        judged = [(HeldOutScores(scores, codes, for_all), alpha) for alpha, scores in tried]
+        judged = [
+            (HeldOutScores(scores, codes, for_all), alpha) for alpha, scores in others.fitted(alphas, leaves)
+        ]
         best, alpha = min(judged, key=lambda one: (one[0].error(), -one[1]))
         if own is None and self.calibration is not None:
             own = best.calibrated(statistics.classes, self.calibration).as_softmax()
@@ -252,6 +257,11 @@ class LeafClassifier(MappedRidgeClassifier):
             leaves = self._rule_in(statistics).features.leaves(rows)
         of_all = LeafRidge(statistics.sums_of_leaves())
         ridge = self._of_others(statistics, leaves, codes, weights) if learnt else of_all
+        if not ridge.weight:
+            raise ValueError(
+                "these are all the rows that the model has learnt, so no others can score them; give a part "
+                "of them, or new rows with learnt=False"
+            )
         return ridge.fitted_to(leaves, ridge.slopes(scores.alpha))
 
     def _no_path(self) -> NoReturn:

@@ -15,7 +15,7 @@ from streamgda.statistics.kernels import count_pairs
 from streamgda.statistics.labelled import Counts
 from streamgda.statistics.required import Required
 
-_NOISE = 64 * 2.0**-52  # of a difference, relative to what it was taken from
+_NOISE = 2.0**-36  # of a difference, relative to what is taken out: 65,536 rows are summed one by one
 _TOL = 1e-9
 
 
@@ -219,13 +219,16 @@ class LeafCounts:
 
     def overdrawn(self, part: LeafCounts, counts: Counts) -> NDArray[np.bool_]:
         """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""
-        left, rounding = self.weights - part.weights, _TOL * self.weights
+        left = self.weights - part.weights
+        rounding = 0.0 if _are_whole(self.weights, part.weights) else _TOL * self.weights
         return np.where(counts == 0, np.abs(left) > rounding, left <= rounding)
 
     def without(self, part: LeafCounts) -> Self:
         """The sums less those of some rows, for the same classes; ValueError if they are not of them."""
         of_class, of_pairs = (_difference(*both) for both in self._beside(part))
-        weights = np.maximum(self.weights - part.weights, 0.0)
+        weights = self.weights - part.weights
+        if not _are_whole(self.weights, part.weights):
+            weights[weights <= _NOISE * part.weights] = 0.0
         return replace(self, weights=weights, by_class=of_class, pairs=of_pairs)
 
     def subtract(self, part: LeafCounts, counts: Counts, rounding: float = 0.0) -> Self:
@@ -245,8 +248,17 @@ class LeafCounts:
 def _difference(whole: sp.csr_array, part: sp.csr_array) -> sp.csr_array:
     """A matrix less another, without what is rounding alone; ValueError if a number would be negative."""
     rest: sp.csr_array = whole - part
-    rest = rest.multiply(abs(rest) > _NOISE * part).tocsr()
+    if not _are_whole(whole.data, part.data):
+        # Rounding of each number, and of larger ones that were there before other parts were taken out.
+        least = _TOL * part.data.mean() if part.nnz else 0.0
+        rest.data[np.abs(rest.data) <= least] = 0.0
+        rest = rest.multiply(abs(rest) > _NOISE * part).tocsr()
     rest.eliminate_zeros()
     if (rest.data < 0).any():
         raise ValueError("a weight would be negative: these rows never went into the state")
     return rest
+
+
+def _are_whole(*sums: Array) -> bool:
+    """Whether sums are of whole numbers, whose differences are exact."""
+    return all((one == np.rint(one)).all() and one.max(initial=0.0) < 2**53 for one in sums)

@@ -158,6 +158,19 @@ class LeafStatistics(Statistics):
         return columns, state._metadata()
 
     @classmethod
+    def n_numbers(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> int:
+        """How many numbers of memory a state of so many leaves takes at least."""
+        return n_features
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
+        """The state from what `to_columns` returned; ValueError if no rows can have such a state."""
+        state = super().from_columns(columns, metadata)
+        if state.n_features != state._firsts[-1]:
+            raise ValueError(f"it has {state.n_features:,} leaves, and its forest {state._firsts[-1]:,}")
+        return state
+
+    @classmethod
     def _read_columns(
         cls, kind: CovarianceKind, columns: TableColumns, metadata: Mapping[str, Any], n_features: int
     ) -> Labelled[LeafCounts]:

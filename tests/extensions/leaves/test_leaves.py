@@ -91,10 +91,50 @@ def test_counts_are_those_of_dense_rows_however_they_are_cut(seed, weighed):
     if weighed != "any":  # sums of whole numbers have the same bits in any order
         assert state == sum(states[::-1]) == rule.empty().update(X, y, weights)
         assert rest == sum(states[1:], rule.empty())
+    for part in states:
+        state = state - part
+    assert state.n_rows == state.pairs.nnz == 0
+    state = sum(states)
     with pytest.raises(ValueError, match="never went into the state|cannot be removed|cannot remove"):
         _ = states[0] - state - states[0]
     for copy in (pickle.loads(pickle.dumps(state)), streamgda.from_bytes(state.to_bytes())):
         assert copy == state
+
+
+@pytest.mark.parametrize("weight", [0.1, 1e18 / 3])
+def test_a_difference_is_empty_whatever_rounding_left(weight):
+    """Of sums of many weights, one by one, in other runs than they were added."""
+    X, y = rows(120_000, 2)
+    empty = LeafRows(LeafFeatures(2, 2).fit(X[:99], y[:99])).empty()
+    parts = [
+        empty.copy().update(X[i], y[i], np.full(len(i), weight)) for i in np.split(np.arange(len(X)), [7])
+    ]
+    whole = empty.copy().update(X, y, np.full(len(X), weight))
+    assert (whole - parts[1]).allclose(parts[0], 1e-6)
+    assert (whole - parts[1] - parts[0]).pairs.nnz == 0
+
+
+def test_many_leaves_of_few_rows_are_saved(tmp_path):
+    X, y = rows(900)
+    state = LeafRows(LeafFeatures(12).fit(X, y)).empty().update(X[:50], y[:50])
+    assert state.n_features > 3_000
+    assert streamgda.from_bytes(state.to_bytes()) == state
+    columns, metadata = state.to_columns()
+    with pytest.raises(ValueError, match="and its forest"):
+        type(state).from_columns(columns, {**metadata, "n_features": 5_000})
+
+
+@pytest.mark.parametrize("alpha", ["auto", 3.0])
+def test_rows_that_are_all_unseen_choose_nothing(alpha):
+    """Equal rows have one hash, by which all of them or none grow the forest."""
+    y = np.arange(40) % 2
+    for value in range(9):
+        X = np.full((40, 1), float(value))
+        model = LeafClassifier(alpha=alpha).fit(X, y)
+        np.testing.assert_allclose(model.predict_proba(X), 0.5)
+        assert model.alpha_ == 3.0
+    with pytest.raises(ValueError, match="all the rows that the model has learnt"):
+        model.calibrate(X, y)
 
 
 @pytest.mark.parametrize("n_trees", [5, 40])
