@@ -304,24 +304,31 @@ def test_a_feature_that_only_old_or_only_new_rows_have_is_an_alarm(kind):
 
 
 @pytest.mark.parametrize("kind", ["full", "tied", "diag"])
-@pytest.mark.parametrize("weight", [1.0, 1e-3])
-def test_a_feature_is_lacking_where_chance_would_seldom_leave_it_out(kind, weight):
-    """A row lacked it in 24 of 40: by Laplace, 25 of 42. Chance may be one in 370, over three features."""
-    X, y = np.random.default_rng(1).normal(size=(80, 3)), np.repeat(["p", "q"], 40)
-    some = X.copy()
-    some[:, 0] = np.where(np.arange(80) % 40 < 24, np.nan, X[:, 0])
-    for n in (9, 10, 13, 14, 20):
-        none = np.tile([np.nan, 1, 1], (n, 1)) * X[:n]
-        rows = ((some, y), (none, np.full(n, "p")))
+@pytest.mark.parametrize("n_lacking", [8, 24])
+@pytest.mark.parametrize("weights", [[1.0, 1.0], [1e-3, 3e-3]])
+def test_a_feature_is_lacking_where_chance_would_seldom_leave_it_out(kind, n_lacking, weights):
+    """How often rows of 40 lacked it is by Laplace's rule. Chance may be one in 370, over three features."""
+    X, y, w = (
+        np.random.default_rng(1).normal(size=(65, 3)),
+        np.repeat(["p", "q"], [40, 25]),
+        np.resize(weights, 65),
+    )
+    X[:n_lacking, 0] = np.nan
+    n_rows = w[:40].sum() ** 2 / np.square(w[:40]).sum()
+    rate = (w[:n_lacking].sum() / w[:40].sum() * n_rows + 1) / (n_rows + 2)
+    most = int(np.log(0.0027 / 3) / np.log(rate))
+    for n in (most, most + 1, 20):
+        none = np.vstack([np.tile([np.nan, 1, 1], (n, 1)) * X[-n:], X[40:]])
         before, after = (
-            IncompleteStatistics(kind).update(Z, of_rows, sample_weight=np.full(len(Z), weight))
-            for Z, of_rows in rows
+            IncompleteStatistics(kind).update(*rows)
+            for rows in ((X, y, w), (none, np.repeat(["p", "q"], [n, 25]), np.full(n + 25, w[0])))
         )
         for one, other in ((before, after), (after, before)):
-            found = streamgda.drift(one, other).drift[0]
-            assert found.is_lacking.tolist() == [(25 / 42) ** n < 0.0027 / 3, False, False]
+            found, full = streamgda.drift(one, other).drift
+            assert found.is_lacking.tolist() == [n > most, False, False]
             assert np.isfinite(found.shift).tolist() == [False, True, True]
-            assert np.isfinite(found.divergence) == (not found.is_lacking[0])
+            assert np.isfinite(found.divergence) == (n <= most)
+            assert not full.is_lacking.any()
 
 
 @pytest.mark.parametrize("kind", ["full", "tied", "diag"])
