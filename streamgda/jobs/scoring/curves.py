@@ -15,15 +15,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.statistics.kernels import count_odds
+
 Array = NDArray[np.float64]
 
 _MANTISSA_BITS = 9
 _OCTAVES = 10  # of 1 + the logarithm, which is at most 1024
 _HALF = _OCTAVES << _MANTISSA_BITS  # bins on each side of zero
 
-_TIE = 1e-12  # relative to 1 + |z|: rounding decides the order of log-odds that are closer
+_N_ENDINGS = 1 << 20  # of the last bits of numbers, so many that two seldom end alike
 
-_BITS_OF_1 = int(np.float64(1.0).view(np.int64))
+_TIE = 1e-12  # relative to 1 + |z|: rounding decides the order of log-odds that are closer
 
 N_BINS = 2 * _HALF
 
@@ -40,22 +42,14 @@ def most_exact(n_classes: int) -> int:
     return max(min(_MOST_OF_CLASS, _MOST_OF_ALL // n_classes), _AS_BINS)
 
 
-def bins_of(log_odds: Array) -> NDArray[np.int64]:
-    """The bins of log-odds z, numbered upwards from 0 to `N_BINS` − 1.
+def _add_to_bins(table: Array, odds: Array, are_members: NDArray[Any], weight: Array) -> None:
+    """Add rows to bins of log-odds z, numbered upwards from 0 to `N_BINS` − 1: (2, N_BINS).
 
     The exponent and the first nine bits of the mantissa of 1 + log₂(1 + |z|) are the number of the bin, where
     the logarithm is linear between powers of two. So the bins are 1/512 wide at zero, a sixty-fourth of z for
     z near 100, and cover all of float64.
     """
-    logarithm: Array = _bits(np.abs(log_odds) + 1.0) / 2.0**52
-    magnitude: NDArray[np.int64] = np.minimum(_bits(logarithm + 1.0) >> (52 - _MANTISSA_BITS), _HALF - 1)
-    return np.where(log_odds < 0, _HALF - 1 - magnitude, _HALF + magnitude)
-
-
-def _bits(numbers: Array) -> NDArray[np.int64]:
-    """The bit patterns of numbers of at least 1, less the pattern of 1. They are ordered as the numbers."""
-    bits: NDArray[np.int64] = numbers.view(np.int64)
-    return bits - _BITS_OF_1
+    count_odds(odds, are_members, weight, _MANTISSA_BITS, table)
 
 
 def _lower_edges() -> Array:
@@ -65,7 +59,7 @@ def _lower_edges() -> Array:
 
 
 def _unbits(logarithm: Array) -> Array:
-    """The inverse of `_bits` divided by 2⁵²."""
+    """The numbers of which these are the logarithms."""
     octave = np.floor(logarithm)
     return np.ldexp(1.0 + (logarithm - octave), octave.astype(np.int64))
 
@@ -80,14 +74,15 @@ _Rows = tuple[Array | None, Array, _Waiting]
 """The log-odds, their weights, and rows that wait: log-odds, whether they are of the class, and weights."""
 
 
-def _add_at(weights: Array, places: NDArray[np.int64], is_member: NDArray[Any], weight: Array) -> None:
-    np.add.at(weights.reshape(-1), places + is_member * weights.shape[1], weight)
-
-
-def _n_different(odds: Array) -> int:
-    """How many different numbers there are, in a fifth of the time that their places take."""
+def _are_more(odds: Array, most: int) -> bool:
+    """Whether there are more different numbers than so many."""
+    endings = (odds + 0.0).view(np.int64) % _N_ENDINGS  # which differ only where the numbers do
+    have_come = np.zeros(_N_ENDINGS, bool)
+    have_come[endings] = True
+    if np.count_nonzero(have_come) > most:  # a sixth of the time of sorting
+        return True
     ascending = np.sort(odds)
-    return 1 + int(np.count_nonzero(ascending[1:] != ascending[:-1]))
+    return bool(np.count_nonzero(ascending[1:] != ascending[:-1]) >= most)
 
 
 class ScoreHistogram:
@@ -120,7 +115,7 @@ class ScoreHistogram:
         """Add rows, given by their log-odds and whether they are of the class."""
         known, weights, waiting = self._all
         if known is None:
-            _add_at(weights, bins_of(odds), is_member, weight)
+            _add_to_bins(weights, odds, is_member, weight)
             return self
         self._all = known, weights, (*waiting, (odds, is_member, weight))
         if sum(len(rows[0]) for rows in self._all[2]) > self._most_exact:
@@ -133,19 +128,17 @@ class ScoreHistogram:
         if not waiting and (known is None or len(known) <= self._most_exact):
             return self._all
         assert known is not None
-        odds, are_members, added = map(
-            np.concatenate, zip((_NONE, np.empty(0, bool), _NONE), *waiting, strict=True)
-        )
-        every = np.concatenate([known, odds])
-        if len(every) <= self._most_exact or _n_different(every) <= self._most_exact:
-            either, places = np.unique(every, return_inverse=True)
+        before = ((known, np.full(len(known), side), weights[side]) for side in (0, 1))
+        odds, are_members, added = map(np.concatenate, zip(*before, *waiting, strict=True))
+        are_exact = len(odds) <= self._most_exact or not _are_more(odds, self._most_exact)
+        if are_exact:
+            known, places = np.unique(odds, return_inverse=True)
+            total = np.zeros((2, len(known)))
+            np.add.at(total, (are_members, places), added)
         else:
-            either, places = None, bins_of(every)
-        n_kept = N_BINS if either is None else len(either)
-        before = [np.bincount(places[: len(known)], side, n_kept) for side in weights]
-        total = np.array(before, dtype=np.float64)  # which are integers if there were no rows
-        _add_at(total, places[len(known) :], are_members, added)
-        self._all = either, total, ()
+            total = np.zeros((2, N_BINS))
+            _add_to_bins(total, odds, are_members, added)
+        self._all = known if are_exact else None, total, ()
         return self._all
 
     def limit(self, most_exact: int) -> None:

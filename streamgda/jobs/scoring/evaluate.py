@@ -375,7 +375,7 @@ def _evaluate_blocks(
             some = slice(slices[0].start, slices[-1].stop)
             scores = _posterior_scores(model, block, slices)
             weights = None if block.weights is None else block.weights[some].astype(np.float64, copy=False)
-            answers = decision.ranked(scores)[:, 0]
+            answers = None if decision.is_by_posterior else decision.ranked(scores)[:, 0]
             rows = (block.classes, block.codes[some], scores, labels, weights, answers)
             evaluation.add_coded(*rows, float(model.temperature), share, decision.quantile)
     return evaluation

@@ -176,13 +176,14 @@ class Evaluation(Measures, Loadable):
             return
         truth = np.searchsorted(classes, row_labels)[codes]
         here = np.searchsorted(classes, columns)
-        answers = here[scores.argmax(axis=1) if positions is None else positions]
+        best = here[scores.argmax(axis=1)]
+        answers = best if positions is None else here[positions]
         scores = _with_unknown(scores, here, len(classes))
         weight = np.ones(len(codes)) if weights is None else weights
         loss_weight = _of_sample(self.n_rows, weight, share)
         self.n_rows += len(codes)
         self._is_weighted |= weights is not None
-        np.add.at(self._confusion, (truth, answers), weight)
+        np.add.at(self._confusion.reshape(-1), truth * len(classes) + answers, weight)
         self._squared_weights += np.bincount(truth, weight**2, len(classes))
         self._loss_weight += float(loss_weight.sum())
         if not share:
@@ -190,8 +191,8 @@ class Evaluation(Measures, Loadable):
         log_odds, step = np.empty(scores.shape, order="F"), max(1, _VALUES_AT_ONCE // len(classes))
         for start in range(0, len(codes), step):
             some = slice(start, start + step)
-            log_odds[some] = self._add_scores(scores[some], truth[some], weight[some])
-            self._add_losses(scores[some] * temperature, truth[some], loss_weight[some])
+            log_odds[some] = self._add_scores(scores[some], truth[some], weight[some], best[some])
+            self._add_losses(scores[some], truth[some], loss_weight[some], temperature)
         for k, histogram in enumerate(self._scores):
             histogram.add(log_odds[:, k], truth == k, weight)
         if quantile is not None:
@@ -200,14 +201,16 @@ class Evaluation(Measures, Loadable):
             of_rows = _of_sets(in_set, truth)
             self._sets += [np.bincount(truth, weight * each, len(classes)) for each in of_rows]
 
-    def _add_losses(self, scores: Array, truth: NDArray[np.intp], weight: Array) -> None:
+    def _add_losses(self, scores: Array, truth: NDArray[np.intp], weight: Array, temperature: float) -> None:
         """Add the losses at other temperatures of the rows that have a weight."""
         rows: Any = slice(None) if weight.all() else np.flatnonzero(weight)
-        self._losses += losses_when_divided(scores[rows], truth[rows], weight[rows])
+        self._losses += losses_when_divided(scores[rows] * temperature, truth[rows], weight[rows])
 
-    def _add_scores(self, scores: Array, truth: NDArray[np.intp], weight: Array) -> Array:
+    def _add_scores(
+        self, scores: Array, truth: NDArray[np.intp], weight: Array, best: NDArray[np.intp]
+    ) -> Array:
         """Add rows to all sums that need no more than their scores; return the log-odds."""
-        probabilities, log_odds, log_probability = posteriors_and_odds(scores, truth)
+        probabilities, log_odds, log_probability = posteriors_and_odds(scores, truth, best)
         self._log_loss -= float(weight @ np.maximum(log_probability, LEAST_LOG_PROBABILITY))
         ranks = np.zeros(N_RANKS + 1)
         sums = (_INNER_EDGES, self._calibration, ranks)

@@ -115,7 +115,9 @@ def decisions(scores: Array) -> Array:
 
 
 @_TO_INFINITY
-def posteriors_and_odds(scores: Array, truth: NDArray[np.intp]) -> tuple[Array, Array, Array]:
+def posteriors_and_odds(
+    scores: Array, truth: NDArray[np.intp], best: NDArray[np.intp] | None = None
+) -> tuple[Array, Array, Array]:
     """Posteriors, log-odds, and the log posterior of the true class.
 
     Parameters
@@ -124,6 +126,8 @@ def posteriors_and_odds(scores: Array, truth: NDArray[np.intp]) -> tuple[Array, 
         ln p(x, k), up to a constant for each row.
     truth : ndarray of int of shape (n,)
         The position of the true class of each row.
+    best : ndarray of int of shape (n,), optional
+        The position of the largest score of each row, where it is known.
 
     Returns
     -------
@@ -135,7 +139,7 @@ def posteriors_and_odds(scores: Array, truth: NDArray[np.intp]) -> tuple[Array, 
     log_probability : ndarray of shape (n,)
         ln p(true class | x).
     """
-    rows, best = np.arange(len(scores)), scores.argmax(axis=1)
+    rows, best = np.arange(len(scores)), scores.argmax(axis=1) if best is None else best
     gaps = scores - scores[rows, best][:, None]
     ratios = _exponentials(gaps)
     total = _sums_over_classes(ratios)

@@ -54,6 +54,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "centre": (ctypes.c_double, (_POINTER, _POINTER, _POINTER, _SIZE, _POINTER)),
     "add_products": (None, (_POINTER, _SIZE, _SIZE, _SIZE, *[_POINTER] * 4)),
     "judge_rows": (ctypes.c_double, (_POINTER,)),
+    "count_odds": (None, (_POINTER, _SIZE, _POINTER, _POINTER, _SIZE, _SIZE, _POINTER)),
     "map_angles": (None, (_POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _POINTER, _SIZE)),
     "find_leaves": (None, (_POINTER, _SIZE, _SIZE, _POINTER, _POINTER, _SIZE, _POINTER)),
     "count_pairs": (_SIZE, (_POINTER, _SIZE, _SIZE, *[_POINTER] * 3, _SIZE, *[_POINTER] * 4)),
@@ -495,6 +496,28 @@ def judge_rows(
     )
     error: float = library().judge_rows((_SIZE * len(fields))(*fields))
     return error
+
+
+def count_odds(
+    odds: Array, are_members: NDArray[np.bool_], weights: Array, n_bits: int, table: Array
+) -> None:
+    """Add the weights of rows to the bins of their log-odds z.
+
+    Parameters
+    ----------
+    odds, are_members, weights : ndarray of shape (n,)
+        Log-odds of a class, whether rows are of it, and weights.
+    n_bits : int
+        How many bits of the mantissa of 1 + log₂(1 + |z|) number the bin, after its exponent.
+    table : ndarray of shape (2, n_bins)
+        To which the weights are added, of members last. One half of the bins are below zero.
+    """
+    kinds = (odds, np.float64), (are_members, np.bool_), (weights, np.float64)
+    columns = [np.ascontiguousarray(*of_kind) for of_kind in kinds]  # which may be read-only
+    if any(column.shape != (len(odds),) for column in columns) or len(table) != 2:
+        raise ValueError("each row has log-odds and a weight, and is a member or not")
+    first, *others = (column.ctypes.data for column in columns)
+    library().count_odds(first, len(odds), *others, n_bits, table.shape[1], _to(table, np.float64))
 
 
 # ---------------------------------------------------------------------- random features

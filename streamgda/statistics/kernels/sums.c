@@ -388,6 +388,24 @@ double judge_rows(const Judged *j) {
     return total;
 }
 
+typedef union {
+    double number;
+    Size bits;
+} Float;
+
+/* Add the weights of rows to the bins of their log-odds z: (2, n_bins), those of members of the class last. From the
+   middle outwards, bins are numbered by the leading bits of 1 + log2(1 + |z|), where the logarithm is linear between
+   powers of two: the bits of a number less those of 1 are 2^52 times that logarithm. */
+void count_odds(const double *odds, Size n_rows, const unsigned char *are_members, const double *weights, Size n_bits,
+                Size n_bins, double *table) {
+    const Float one = {1.0};
+    for (Size i = 0, half = n_bins / 2; i < n_rows; i++) {
+        Float x = {__builtin_fabs(odds[i]) + 1.0}, logarithm = {(double)(x.bits - one.bits) * EPS + 1.0};
+        Size bin = LEAST((logarithm.bits - one.bits) >> (52 - n_bits), half - 1);
+        table[are_members[i] * n_bins + half + (odds[i] < 0.0 ? -1 - bin : bin)] += weights[i];
+    }
+}
+
 typedef void Syrk(const char *, const char *, const int *, const int *, const double *, const double *, const int *,
                   const double *, double *, const int *);
 

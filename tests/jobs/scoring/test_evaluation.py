@@ -13,7 +13,7 @@ from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
 from streamgda import Evaluation, GaussianNB, evaluate, load
-from streamgda.jobs.scoring.curves import LOWER_EDGES, ScoreHistogram, bins_of
+from streamgda.jobs.scoring.curves import LOWER_EDGES, ScoreHistogram
 from tests.contracts.mergeable_contract import MergeableContract
 from tests.strategies import label_sets
 
@@ -259,7 +259,7 @@ def test_classes_that_come_late_do_not_change_which_areas_are_exact(n_classes):
 def test_curves_are_those_of_scikit_learn_on_binned_scores():
     (y, scores), weight = judged_rows(n_rows=35_000), RNG.uniform(0, 3, 35_000)
     evaluation = Evaluation().update(y, scores, [0, 1, 2], weight)
-    binned = bins_of(log_odds(scores))
+    binned = np.searchsorted(LOWER_EDGES, log_odds(scores), side="right")
     for k in range(3):
         fpr, tpr, _ = metrics.roc_curve(y == k, binned[:, k], sample_weight=weight, drop_intermediate=False)
         ours = evaluation.roc_curve(k)
@@ -305,7 +305,9 @@ def test_calibration_as_scikit_learn_has_it(name):
 
 @given(st.floats(-1e5, 1e5))
 def test_a_bin_holds_what_lies_between_its_edges(odds):
-    (place,) = bins_of(np.array([odds]))
+    histogram = ScoreHistogram(0).add(np.array([odds, odds]), np.array([True, False]), np.array([2.0, 3.0]))
+    ((negatives, place), (positives, same)) = np.argwhere(histogram.weights == [[3.0], [2.0]])
+    assert (negatives, positives, same, histogram.weights.sum()) == (0, 1, place, 5.0)
     slack = 1e-15 * (1 + abs(odds))  # what 1 + |z| loses
     assert LOWER_EDGES[place] - slack <= odds <= LOWER_EDGES[place + 1] + slack
     assert LOWER_EDGES[place + 1] - LOWER_EDGES[place] <= (1 + abs(odds)) * np.log2(4 + 2 * abs(odds)) / 256
