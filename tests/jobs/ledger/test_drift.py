@@ -304,8 +304,8 @@ def test_a_feature_that_only_old_or_only_new_rows_have_is_an_alarm(kind):
 
 
 @pytest.mark.parametrize("kind", ["full", "tied", "diag"])
-@pytest.mark.parametrize("n_lacking", [8, 24])
-@pytest.mark.parametrize("weights", [[1.0, 1.0], [1e-3, 3e-3]])
+@pytest.mark.parametrize("n_lacking", [6, 24])
+@pytest.mark.parametrize("weights", [[1.0, 1.0], [1e-3, 1.0]])
 def test_a_feature_is_lacking_where_chance_would_seldom_leave_it_out(kind, n_lacking, weights):
     """How often rows of 40 lacked it is by Laplace's rule. Chance may be one in 370, over three features."""
     X, y, w = (
