@@ -3,6 +3,7 @@
 import tracemalloc
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -24,6 +25,7 @@ from streamgda import (
     evaluate,
     private_statistics,
     progressive_score,
+    scan_arrow,
 )
 from streamgda.statistics import validation
 from tests.strategies import KINDS
@@ -180,12 +182,18 @@ def test_a_value_that_is_not_finite_is_named_by_row_and_feature():
     _, S, y, _ = rows_of_two_kinds()
     model = GaussianNB().fit(S, y)
     calls = (GaussianNB().fit, model.partial_fit, ClassStatistics().update, lambda X, y: model.predict(X))
+    numbers = scan_arrow(pa.table({"row": np.arange(len(y)), "y": y}), "y")
+    marginal = GaussianNB(missing="marginal").fit(S.toarray(), y)
     for value, name in ((np.nan, "NaN"), (np.inf, "infinity")):
         wrong = S.copy()
         wrong[7, 0] = value
         for call in calls:
             with pytest.raises(ValueError, match=f"row 7: feature 0 is {name}"):
                 call(wrong, y)
+        mapped = numbers.map(lambda X, S=wrong: S[X[:, 0].astype(int)], list(map(str, range(S.shape[1]))))
+        for one in (model, marginal):
+            with pytest.raises(ValueError, match=f"row 7: feature '0' is {name}"):
+                evaluate(one, mapped)
         assert GaussianNB().fit(wrong, y, missing="drop").statistics_.n_dropped == 1
 
 

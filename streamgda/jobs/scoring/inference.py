@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from streamgda.data.blocks.block import Block, remedying
 from streamgda.data.blocks.labels import position_of
 from streamgda.data.blocks.schema import MadeColumns
-from streamgda.data.blocks.sparse import SparseRows
+from streamgda.data.blocks.sparse import DENSE, SparseRows
 from streamgda.data.blocks.wording import RowError, check_known, counted, listed
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.columns.encoding import KnownDates, by_names
@@ -64,12 +64,14 @@ def score_slice(model: Model, block: Block, where: slice) -> Iterator[RowScores]
         raise error.moved(lambda row: where.start + row).named(block.row_name) from error
 
 
-def _check_values(model: Model, block: Block, rows: Array) -> None:
-    """Raise ValueError if rows of a block hold what the model cannot score."""
-    if model.missing != "raise" and np.isinf(rows).any():
-        block.check_no_infinity()
-    elif model.missing == "raise" and not np.isfinite(rows).all():
-        with remedying(remedy_to_predict(model)):
+def _check_values(model: Model, block: Block, rows: Any) -> None:
+    """Raise ValueError if rows of a block, an array or in CSR, hold what the model cannot score."""
+    is_dense, remedy = isinstance(rows, np.ndarray), remedy_to_predict(model)
+    if is_dense and model.missing != "raise":
+        if np.isinf(rows).any():
+            block.check_no_infinity()
+    elif not np.isfinite(rows if is_dense else rows.data).all():
+        with remedying(remedy if is_dense else f"{DENSE}, and {remedy}"):
             block.raise_for_values()
 
 
