@@ -20,6 +20,7 @@ class RowRule(Protocol):
     """A rule by which rows get the class under which they are added up, or their features.
 
     If products of these rows are formed with a larger relative error than that of float64, it is `rounding`.
+    If the labels of some rows have made the rule, ``unseen(block)`` tells which others can judge a model.
     """
 
     saved_as: ClassVar[str]

@@ -16,14 +16,18 @@ from sklearn.utils._param_validation import Interval
 from streamgda.data.blocks.block import Block
 from streamgda.extensions.leaves.counts import LeafCounts
 from streamgda.extensions.leaves.features import LeafFeatures
-from streamgda.extensions.leaves.rule import LeafRows
+from streamgda.extensions.leaves.rule import LeafRows, is_of_validation
 from streamgda.extensions.leaves.solver import LeafRidge
 from streamgda.extensions.leaves.state import LeafStatistics
 from streamgda.extensions.ridge.calibration import Calibrated, HeldOutScores
-from streamgda.extensions.ridge.mapped import MappedRidgeClassifier, fitted_to_sample, rows_of_map
+from streamgda.extensions.ridge.mapped import (
+    MappedRidgeClassifier,
+    fitted_to_sample,
+    in_one_schema,
+    rows_of_map,
+)
 from streamgda.extensions.ridge.sampled import RowSample
 from streamgda.extensions.ridge.scores import LinearScores
-from streamgda.extensions.subclasses.sampled import keys_of
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
 from streamgda.models.estimators.reading import one_of
 from streamgda.models.gaussians.posteriors import order_of
@@ -38,7 +42,6 @@ _ROWS_OF_FOREST = 200_000
 _ROWS_OF_CHOICE = 20_000  # by which the kind and the size of trees are chosen
 _FEW_ROWS = 16  # of which none are judged
 _ROWS_OF_LARGE = 50_000  # from which on only few trees are tried, since pairs are many
-_LAST_HASH = np.uint64(2**61)  # an eighth of all, whose rows the forest never sees
 _BYTES_OF_PAIR = 4 * 12  # a state has 12; adding up and solving take three times as much
 _PAIRS_OF_ESTIMATE = 5_000_000
 _SCALE = 10.0  # of scores before they are calibrated, as for other features
@@ -52,11 +55,6 @@ FORESTS = (
 
 The first of those with the fewest errors is taken. On few rows, several of them have equally few.
 """
-
-
-def is_of_validation(block: Block) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which rows the forest never sees, by a hash of their values: (n_rows,)."""
-    return keys_of(block) <= _LAST_HASH
 
 
 class UnseenSample(RowSample):
@@ -102,8 +100,8 @@ class LeafClassifier(MappedRidgeClassifier):
     new rows with those of a model that has been fitted to them.
 
     An eighth of the rows, by a hash of their values, never grows the forest. By a sample of these, scored by
-    the regression on all other rows, the penalty is chosen and probabilities are calibrated. Give `calibrate`
-    rows that the forest has not seen, too.
+    the regression on all other rows, the penalty is chosen and probabilities are calibrated. A search and
+    `cross_validate` score these rows alone. Give `calibrate` rows that the forest has not seen, too.
 
     `fit` draws the sample of the forest from parts that are spread over the data, which takes a part of a
     read; `partial_fit` takes the first batch, so let it have some thousand rows of all kinds. Models merge if
@@ -178,14 +176,17 @@ class LeafClassifier(MappedRidgeClassifier):
     def _rule_of(self, blocks: Callable[[], Iterable[Block]], n_rows: float | None) -> LeafRows:
         self._validate_params()
         features, schema = getattr(self.features, "estimator", self.features), None  # of a FrozenEstimator
+        some = False
         if not hasattr(features, "n_features_in_"):
-            seen = [block.take(np.flatnonzero(~is_of_validation(block))) for block in blocks()]
+            given = in_one_schema(blocks())
+            seen = [block.take(np.flatnonzero(~is_of_validation(block))) for block in given]
             some = any(len(block.codes) for block in seen)
-            sample = rows_of_map(seen if some else blocks(), _ROWS_OF_FOREST)
+            sample = rows_of_map(seen if some else given, _ROWS_OF_FOREST)
             if features == "auto":
                 features = chosen_forest(*sample[1:])
             features, schema = fitted_to_sample(features, *sample)
         rule = LeafRows(features, schema)
+        rule.leaves_out = some
         if n_rows is not None:
             check_memory(rule, blocks, n_rows)
         return rule

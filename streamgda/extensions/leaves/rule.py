@@ -11,9 +11,16 @@ from streamgda.data.blocks.block import Block
 from streamgda.extensions.leaves.features import LeafFeatures
 from streamgda.extensions.leaves.state import LeafStatistics
 from streamgda.extensions.ridge.maps import MapColumns, MapRule
+from streamgda.extensions.subclasses.sampled import keys_of
 from streamgda.statistics.required import Required
 
 _REQUIRED = Required("tied")
+_LAST_HASH = np.uint64(2**61)  # an eighth of all, whose rows never grow a forest
+
+
+def is_of_validation(block: Block) -> NDArray[np.bool_]:
+    """Which rows never grow a forest, by a hash of their values in the schema of its rule: (n_rows,)."""
+    return keys_of(block) <= _LAST_HASH
 
 
 class LeafColumns(MapColumns):
@@ -57,6 +64,13 @@ class LeafRows(MapRule):
 
     saved_as: ClassVar[str] = "leaves"
     _map, _columns = LeafFeatures, LeafColumns
+
+    leaves_out: bool = False
+    """Whether the rows that `is_of_validation` tells are of the data that grew the forest."""
+
+    def unseen(self, block: Block) -> NDArray[np.bool_] | None:
+        """Which rows have not grown the forest, if others of the same data have: (n_rows,)."""
+        return is_of_validation(block.in_schema(self.schema)) if self.leaves_out else None
 
     def empty(self, required: Required = _REQUIRED) -> LeafStatistics:
         """The state of no rows; ValueError if more is required than counts."""

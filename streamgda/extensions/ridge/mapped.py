@@ -275,10 +275,16 @@ def fitted_to_sample(features: Any, schema: Schema, X: Array, y: Labels) -> tupl
     return clone(features).fit(X if names is None else pd.DataFrame(X, columns=names), y), schema
 
 
-def rows_of_map(blocks: Iterable[Block], most: int) -> tuple[Schema, Array, Labels]:
-    """The schema of some blocks, and about `most` rows from all of them with their labels."""
+def in_one_schema(blocks: Iterable[Block]) -> list[Block]:
+    """Blocks that have rows, with the features of all of them."""
     blocks = [block for block in blocks if len(block.codes)]
     schema = reduce(lambda schema, block: schema.union(block.schema), blocks, blocks[0].schema)
+    return [block.in_schema(schema) for block in blocks]
+
+
+def rows_of_map(blocks: Iterable[Block], most: int) -> tuple[Schema, Array, Labels]:
+    """The schema of some blocks, and about `most` rows from all of them with their labels."""
+    blocks = in_one_schema(blocks)
     if any(block.weights is not None for block in blocks):
         places = spread_by_weight(blocks, most)
     else:
@@ -287,8 +293,8 @@ def rows_of_map(blocks: Iterable[Block], most: int) -> tuple[Schema, Array, Labe
     rows, labels = [], []
     for block, own in zip(blocks, places, strict=True):
         some = block.take(own)
-        rows.append(some.in_schema(schema).matrix(0, len(some.codes)))
+        rows.append(some.matrix(0, len(some.codes)))
         labels.append(some.classes[some.codes])
     X, y = np.concatenate(rows), np.concatenate(labels)
     complete = np.isfinite(X).all(axis=1)
-    return schema, X[complete], y[complete]
+    return blocks[0].schema, X[complete], y[complete]

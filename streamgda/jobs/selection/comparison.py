@@ -89,6 +89,7 @@ class Trials:
         self._statistics, self._scorings = statistics, scorings
         self._classes = statistics.classes
         self._trials: list[Trial] = []
+        self._unseen: Any = None
 
     def add(
         self, candidate: Candidate, training: Statistics, tested: Iterable[Any], folds: FoldStatistics
@@ -96,6 +97,7 @@ class Trials:
         """Fit a candidate to a state, and score it as far as the states of its folds allow."""
         trial = Trial(tuple(tested), dict.fromkeys(self._scorings, np.nan))
         self._trials.append(trial)
+        self._unseen = self._unseen or getattr(training.rule, "unseen", None)
         start = perf_counter()
         try:
             for lacking in np.setdiff1d(self._classes, training.by_label().classes)[:1]:
@@ -115,7 +117,7 @@ class Trials:
             held_out = folds.merged(trial.tested)
             trial.scores[LOG_LIKELIHOOD] = mean_log_likelihood(model, held_out)
         if trial.by_row:
-            trial.scorer = ModelScorer(state, model.missing)
+            trial.scorer = ModelScorer(state, model.missing, model.statistics_.schema_of_rows)
         trial.score_time = perf_counter() - start
 
     def read(self, source: Source | None, scheduler: Scheduler = None, progress: Progress = False) -> int:
@@ -142,6 +144,8 @@ class Trials:
         held_out: HeldOutScores = compute.compute_plan(plan, scheduler, progress)
         for i, trial in waiting.items():
             trial.scorer, trial.error = None, held_out.failures.get(i, "")
+            if not trial.error and i not in held_out.metrics:
+                trial.error = "the map has seen the labels of all rows of the fold; bring more rows"
             if not trial.error:
                 trial.metrics = held_out.metrics[i]
                 trial.scores |= {name: metric.score for name, metric in trial.metrics.items()}
@@ -153,7 +157,7 @@ class Trials:
         for i, trial in waiting.items():
             for fold in trial.tested:
                 by_fold[fold][i] = trial.scorer, {name: MEASURED[name] for name in trial.by_row}
-        return ModelsByFold(self._statistics.rule, self._classes, by_fold, self._statistics.schema)
+        return ModelsByFold(self._statistics.rule, self._classes, by_fold, self._unseen)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamgda.data.blocks.arrays import array_blocks
 from streamgda.data.blocks.block import Block, FoldRule
@@ -31,6 +32,7 @@ class ModelScorer:
 
     state: Finalised[Any]
     missing: MissingRows
+    schema: Schema = UNNAMED
 
     def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
         """Score rows by the densities that the model predicts by."""
@@ -60,14 +62,14 @@ class ModelsByFold:
         The classes of all the models, and of all rows.
     by_fold : dict of fold to dict of int to MeasuredScorer
         The models that score the rows of a fold, by their numbers.
-    schema : Schema
-        The categories of all the models, if columns have any.
+    unseen : callable or None
+        Which rows of a block judge the models, as of `RowRule`: those whose labels made no rule.
     """
 
     rule: FoldRule
     classes: Labels
     by_fold: Mapping[Any, Mapping[int, MeasuredScorer]]
-    schema: Schema = UNNAMED
+    unseen: Callable[[Block], NDArray[np.bool_] | None] | None = None
 
 
 @dataclass
@@ -98,10 +100,11 @@ def score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores
     for block in chain.from_iterable(split.blocks() for split in splits):
         held_out.n_dropped += block.n_dropped
         held_out.n_rows += len(block.codes)
-        same = block.in_schema(models.schema)
-        for fold, rows in models.rule.split(same):
+        some = None if models.unseen is None else models.unseen(block)
+        judging = block if some is None else block.take(np.flatnonzero(some))
+        for fold, rows in models.rule.split(judging):
             if fold in models.by_fold:
-                _score_block(held_out, models.classes, models.by_fold[fold], same.take(rows))
+                _score_block(held_out, models.classes, models.by_fold[fold], judging.take(rows))
     return held_out
 
 
@@ -125,13 +128,16 @@ def _score_block(
         )
     truth = positions[block.codes]
     weights = block.row_weights
+    placed = {scorer.schema: block.in_schema(scorer.schema) for scorer, _ in models.values()}
     for where in slices_of(block, len(classes)):
-        rows = block.values(where)
+        rows = {schema: one.values(where) for schema, one in placed.items()}
         for number, (scorer, kinds) in models.items():
             if number in held_out.failures:
                 continue
             try:
-                scored = scorer.score(rows, truth[where], weights[where], log_joint=LOG_LIKELIHOOD in kinds)
+                scored = scorer.score(
+                    rows[scorer.schema], truth[where], weights[where], log_joint=LOG_LIKELIHOOD in kinds
+                )
             except ValueError as error:
                 held_out.failures[number] = _named_in(block, where.start, error)
                 continue

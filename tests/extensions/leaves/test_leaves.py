@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
 
 import streamgda
 from streamgda import (
@@ -282,9 +283,30 @@ def test_every_way_in_is_one_model(tmp_path):
     assert evaluate(model, source).accuracy == pytest.approx(model.score(X, y))
     assert progressive_score(LeafClassifier(features=LeafFeatures(5, 50)), source).accuracy > 0.36
     grid = {"alpha": [2.0, 1e4], "features": [LeafFeatures(2, 4), LeafFeatures(9, 90)]}
-    search = StatisticsSearchCV(LeafClassifier(), grid, scoring="accuracy", cv=3).fit(source)
-    assert search.best_params_ == {"alpha": 2.0, "features": grid["features"][1]}
+    steps = (X[:, :4] > 0).sum(axis=1)
+    search = StatisticsSearchCV(LeafClassifier(), grid, scoring="neg_log_loss", cv=3)
+    for found in (search.fit(scan_arrow(table(X, steps), "y")), GridSearchCV(LeafClassifier(), grid, cv=3)):
+        found.fit(X, steps)
+        assert found.best_params_ == {"alpha": 2.0, "features": grid["features"][1]}
     assert cross_validate(model, X, y, cv=3, scoring="accuracy")["test_score"].mean() > 0.4
+
+
+@pytest.mark.parametrize("town", [None, "many"])
+def test_rows_that_grew_the_forest_judge_no_model(town, tmp_path):
+    """Where labels are noise, trees know those of their own rows alone. Categories differ by file."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(4_000, 3)), rng.integers(0, 2, 4_000)
+    towns = {} if town is None else {"town": [f"{town}{i // 100}" for i in rng.permutation(4_000)]}
+    for i, part in enumerate(np.split(np.arange(4_000), 4)):
+        pq.write_table(table(X, y, **towns).take(part), tmp_path / f"{i}.parquet", row_group_size=200)
+    source, features = scan_parquet(tmp_path, "y"), LeafFeatures(9)
+    model = LeafClassifier(features=features, alpha=1.0).fit(source)
+    search = StatisticsSearchCV(LeafClassifier(features=features), {"alpha": [1.0]}, scoring="accuracy")
+    scores = cross_validate(LeafClassifier(features=features), source, cv=3, scoring="accuracy")["test_score"]
+    found = np.array([1 - model.validation_error_, search.fit(source).best_score_, scores.mean()])
+    assert (np.abs(found - 0.5) < 0.09).all()  # four deviations of 500 rows
+    with pytest.raises(ValueError, match="has seen the labels of all rows of the fold"):
+        cross_validate(model, X[:40], y[:40], cv=9, scoring="accuracy", error_score="raise")
 
 
 def test_a_small_unit_of_weights_changes_no_prediction():
