@@ -20,7 +20,7 @@ from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import Columns
-from streamgda.data.blocks.wording import counted
+from streamgda.data.blocks.wording import callers_level, counted
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import BatchSplit, columns_of_frame, rebatched
 from streamgda.data.sources.columns.choosing import check_file, check_types, choose_roles
@@ -366,7 +366,7 @@ def _warn_of_small_chunks(rows: Any) -> None:
         warnings.warn(
             f"X has {n_chunks:,} chunks of about {counted(rows.shape[0] // n_chunks, 'row')}, and each costs "
             "some milliseconds beside its rows. Make larger ones where X is made, or by X.rechunk('auto')",
-            stacklevel=5,
+            stacklevel=callers_level(),
         )
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.schema import Columns, Schema
-from streamgda.data.blocks.wording import counted
+from streamgda.data.blocks.wording import callers_level, counted
 from streamgda.data.registry import SCHEMAS
 from streamgda.data.storage.documents import TableColumns
 from streamgda.extensions.incomplete import patterns
@@ -300,7 +300,7 @@ class IncompleteStatistics(Statistics):
                 "together. Leave out features that are seldom observed, or use LinearDiscriminantAnalysis, "
                 "which pools the classes",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=callers_level(),
             )
         return self
 

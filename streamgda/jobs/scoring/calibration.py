@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.data.blocks.wording import callers_level
 from streamgda.models.gaussians.posteriors import Array
 
 LEAST_LOG_PROBABILITY = float(np.log(np.finfo(np.float64).eps))
@@ -83,7 +84,7 @@ def warned_of(temperature: float) -> float:
         warnings.warn(
             f"the log loss is least at a temperature of {temperature:g}, the end of the grid: these rows do "
             "not tell how sure the model may be",
-            stacklevel=3,
+            stacklevel=callers_level(),
         )
     return temperature
 

@@ -18,6 +18,7 @@ from sklearn.utils import check_scalar
 from streamgda.data.blocks.block import Block, mixed
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.sparse import SparseRows, is_sparse
+from streamgda.data.blocks.wording import callers_level
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.sources.splits import ScorableSplit, group_into_tasks
@@ -174,7 +175,9 @@ def _estimate(model: Model, posterior: Array) -> PriorEstimate:
             break
         shares = shares * gains
     else:
-        warnings.warn(f"the shares did not converge in {_MOST_STEPS:,} steps of EM", stacklevel=3)
+        warnings.warn(
+            f"the shares did not converge in {_MOST_STEPS:,} steps of EM", stacklevel=callers_level()
+        )
     statistic = max(0.0, 2 * float(np.log(evidence).sum()))
     p_value = 1.0
     if has_prior.sum() > 1:
@@ -185,7 +188,7 @@ def _estimate(model: Model, posterior: Array) -> PriorEstimate:
             "the shares of the classes seem to have changed. They are estimated by the probabilities of the "
             "model, which have not been calibrated: set its temperature first, to best_temperature of an "
             "evaluation on labelled rows that it has not learnt",
-            stacklevel=3,
+            stacklevel=callers_level(),
         )
     changes = np.divide(shares, priors, out=np.zeros_like(shares), where=has_prior) ** model.temperature
     new_priors = priors * changes / (priors @ changes)

@@ -20,7 +20,7 @@ from sklearn.utils.validation import _num_samples
 from streamgda.data.blocks import arrays
 from streamgda.data.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
 from streamgda.data.blocks.labels import Labels
-from streamgda.data.blocks.wording import check_known, counted, named
+from streamgda.data.blocks.wording import callers_level, check_known, counted, named
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.columns.encoding import Encoding
 from streamgda.data.sources.conversion import as_source, is_dask
@@ -288,7 +288,7 @@ def _check_classes(statistics: FoldStatistics, tested: list[Any]) -> None:
         warnings.warn(
             f"class {named(label)} has {counted(least, 'row')}, fewer than the {len(tested)} folds, so "
             "some folds hold none",
-            stacklevel=5,
+            stacklevel=callers_level(),
         )
 
 

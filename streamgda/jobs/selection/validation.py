@@ -105,7 +105,7 @@ def report_failures(comparison: Comparison, error_score: Any) -> None:
     if n_failed == n_trials or (isinstance(error_score, str) and error_score == "raise"):
         raise ValueError(f"{n_failed} of {n_trials} fits failed. The first: {first}")
     message = f"{n_failed} of {n_trials} fits failed, with a score of {error_score}. The first: {first}"
-    warnings.warn(message, FitFailedWarning, stacklevel=4)
+    warnings.warn(message, FitFailedWarning, stacklevel=callers_level())
 
 
 def learning_curve(

@@ -37,7 +37,7 @@ from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.records import as_known_table, with_days
 from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns
 from streamgda.data.blocks.sparse import DENSE, SparseRows, is_sparse
-from streamgda.data.blocks.wording import counted
+from streamgda.data.blocks.wording import callers_level, counted
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import known_columns, learnt_columns
 from streamgda.data.sources.columns.encoding import Encoding
@@ -485,7 +485,7 @@ def note_read(line: str) -> None:
 def warn_unless_enough_reads(reading: Reading) -> None:
     """Warn if more reads would give other statistics."""
     if reading.unfinished:
-        warnings.warn(reading.unfinished, ConvergenceWarning, stacklevel=4)
+        warnings.warn(reading.unfinished, ConvergenceWarning, stacklevel=callers_level())
 
 
 # ---------------------------------------------------------------------- what is needed first

@@ -26,6 +26,8 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     StatisticsSearchCV,
+    cross_validate,
+    learning_curve,
     scan_arrow,
     scan_dask,
     scan_parquet,
@@ -371,11 +373,21 @@ def test_a_search_that_is_wrongly_asked_for_keeps_what_it_has_found():
     assert "shrinkage" in search.best_params_
 
 
-def test_a_class_of_fewer_rows_than_folds_is_named_in_a_warning():
+@pytest.mark.parametrize(
+    "judge",
+    [
+        lambda model, X, y: StatisticsSearchCV(model, {"var_smoothing": [0.1]}).fit(X, y),
+        lambda model, X, y: cross_validate(model, X, y, cv=5),
+        lambda model, X, y: learning_curve(model, X, y, cv=5),
+    ],
+)
+def test_a_class_of_fewer_rows_than_folds_is_named_in_a_warning(judge):
     X, y = rows()
     y[:3] = 9
-    with pytest.warns(UserWarning, match="class 9 has 3 rows, fewer than the 5 folds"):
-        StatisticsSearchCV(GaussianNB(), {"var_smoothing": [0.1]}).fit(X, y)
+    line = judge.__code__.co_firstlineno
+    with pytest.warns(UserWarning, match="class 9 has 3 rows, fewer than the 5 folds") as warned:
+        judge(GaussianNB(), X, y)
+    assert [(one.filename, one.lineno) for one in warned] == [(__file__, line)]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 import pyarrow as pa
 
 from streamgda.data.blocks.schema import column_of
-from streamgda.data.blocks.wording import check_known, listed
+from streamgda.data.blocks.wording import callers_level, check_known, listed
 
 
 def check_named(
@@ -78,5 +78,5 @@ def warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str)
                 f"{origin}: by default all columns are features, also {listed(ids, 5)}. A column of such a "
                 f"name mostly identifies rows or groups. Set exclude={ids}, or name the features to use"
             ),
-            stacklevel=5,  # the caller of the function that scans
+            stacklevel=callers_level(),
         )
