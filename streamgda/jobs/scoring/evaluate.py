@@ -199,7 +199,7 @@ def progressive_score(
     0.8
     """
     _check_ages(model, half_life, time)
-    if step is not None and step < 1:
+    if step is not None and not step >= 1:
         raise ValueError(f"step must be a positive number of rows; got {step!r}")
     evaluations, evaluation, n_new = [], Evaluation(), 0
     for of_batch, half_lives in _scored_batches(model, batches, half_life, time, _Sets(coverage)):

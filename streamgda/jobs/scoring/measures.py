@@ -385,7 +385,7 @@ class Measures(Locked):
         Raises
         ------
         ValueError
-            If there is no such class.
+            If there is no such class, or `min_weight` is negative or NaN.
         """
         return _calibration_curve(self._calibration[self._position(label)], min_weight)
 
@@ -460,6 +460,8 @@ def _least_odds(classes: Sequence[ScoreHistogram], squares: float, coverage: flo
 
 
 def _calibration_curve(sums: Array, min_weight: float) -> tuple[Array, Array]:
+    if not min_weight >= 0:
+        raise ValueError(f"min_weight is a weight, at least 0; got {min_weight!r}")
     bins = (sums[WEIGHT] > 0) & (sums[WEIGHT] >= min(min_weight, sums[WEIGHT].max()))
     return sums[MEMBERS, bins] / sums[WEIGHT, bins], sums[PROBABILITY, bins] / sums[WEIGHT, bins]
 

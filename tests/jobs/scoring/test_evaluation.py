@@ -568,3 +568,6 @@ def test_calibration_of_all_classes_together_and_without_bins_of_few_rows():
     two = Evaluation().update(np.arange(59) % 2, np.log(np.column_stack([1 - p, p])), [0, 1])
     for least, bins in ((0, [0.05, 0.35, 0.95]), (5, [0.05, 0.95]), (99, [0.05])):
         np.testing.assert_allclose(two.calibration_curve(min_weight=least)[1], bins)
+    for least in (np.nan, -1):
+        with pytest.raises(ValueError, match="min_weight is a weight"):
+            two.calibration_curve(min_weight=least)

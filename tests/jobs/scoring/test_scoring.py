@@ -233,6 +233,9 @@ def test_the_curve_over_time_adds_up_to_the_evaluation_of_all():
         assert all(point.n_rows >= step for point in curve[:-1])
         assert len(curve) == {1: len(sizes), 10**9: 1}.get(step, -(-len(sizes) // 2))
     assert progressive_score(GaussianNB(), [], step=5) == []
+    for step in (0, np.nan):
+        with pytest.raises(ValueError, match="step must be a positive number of rows"):
+            progressive_score(GaussianNB(), batches(), step=step)
 
 
 def test_rows_of_a_half_life_ago_count_by_half():
