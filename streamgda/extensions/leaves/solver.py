@@ -28,9 +28,11 @@ from streamgda.extensions.leaves.counts import LeafCounts
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.kernels.blas import single_blas_thread
 
+_TOL = 1e-4
 _TOL_OF_COMPARISON = 1e-2  # closer ones choose the same
-_MOST_ITERATIONS = 500
-_FEW_LEAVES = 1_024  # whose equations Cholesky's method solves
+_MOST_ITERATIONS = 1_000
+_CLASSES_TOGETHER = 8  # whose vectors stay in the cache
+_FEW_LEAVES = 4_096  # whose equations Cholesky's method solves
 _LEAST_ALPHA = 1e-9  # for that method, of the weight of all rows; with less, rounding may make them singular
 
 
@@ -98,7 +100,7 @@ class LeafRidge:
             found: Array = cho_solve(cho_factor(matrix, overwrite_a=True), self._right)
         return found
 
-    def slopes(self, alpha: float, start: Array | None = None, tol: float = 1e-3) -> Array:
+    def slopes(self, alpha: float, start: Array | None = None, tol: float = _TOL) -> Array:
         """The coefficients of the deviations of a row from the mean: (n_leaves, K).
 
         Parameters
@@ -108,30 +110,41 @@ class LeafRidge:
         start : ndarray of shape (n_leaves, K), optional
             A solution of about the same equations, from which fewer steps are left.
         tol : float
-            The largest residual, relative to the right side. Equations of few leaves are solved to rounding.
+            The largest residual, relative to the right side. Equations of few leaves are solved to rounding,
+            unless a solution is only compared.
         """
-        if len(self.mean) <= _FEW_LEAVES and alpha > _LEAST_ALPHA * self.weight:
+        few = _FEW_LEAVES if tol <= _TOL else _FEW_LEAVES // 4
+        if len(self.mean) <= few and alpha > _LEAST_ALPHA * self.weight:
             return self._by_cholesky(alpha)
+        found = np.zeros_like(self._right) if start is None else start.copy()
+        n_free = found.shape[1] - 1  # both sides of the equations add up to 0 over the classes
+        for first in range(0, n_free, _CLASSES_TOGETHER):
+            some = slice(first, min(first + _CLASSES_TOGETHER, n_free))
+            found[:, some] = self._by_steps(alpha, found[:, some].copy(), self._right[:, some].copy(), tol)
+        found[:, n_free:] = -found[:, :n_free].sum(axis=1, keepdims=True)
+        return found
+
+    def _times(self, alpha: float, vectors: Array) -> Array:
+        """The matrix of the equations times vectors (n_leaves, n)."""
+        product: Array = vectors
+        for factor in reversed(self._factors):
+            product = factor @ product
+        product -= np.outer(self.weight * self.mean, self.mean @ vectors)
+        product += alpha * vectors
+        return product
+
+    def _by_steps(self, alpha: float, found: Array, right: Array, tol: float) -> Array:
+        """Coefficients of some classes by conjugate gradients, which begin at those that are `found`."""
         diagonal = self.sums.leaf_weights - self.weight * self.mean**2 + alpha
         diagonal[diagonal <= 0] = 1.0  # of leaves without rows, where the penalty is 0
-
-        def times(vectors: Array) -> Array:
-            product: Array = vectors
-            for factor in reversed(self._factors):
-                product = factor @ product
-            product -= np.outer(self.weight * self.mean, self.mean @ vectors)
-            product += alpha * vectors
-            return product
-
-        found = np.zeros_like(self._right) if start is None else start.copy()
-        residual = self._right - (times(found) if start is not None else 0.0)
-        limit = tol * np.linalg.norm(self._right, axis=0)
+        residual = right - self._times(alpha, found)
+        limit = tol * np.linalg.norm(right, axis=0)
         scaled = residual / diagonal[:, None]
         direction, squares = scaled.copy(), (residual * scaled).sum(axis=0)
         for _ in range(_MOST_ITERATIONS):
             if (np.linalg.norm(residual, axis=0) <= limit).all():
                 return found
-            product = times(direction)
+            product = self._times(alpha, direction)
             along = (direction * product).sum(axis=0)
             step = np.divide(squares, along, out=np.zeros_like(squares), where=along > 0)
             found += step * direction
@@ -141,7 +154,7 @@ class LeafRidge:
             direction *= np.divide(squares, before, out=np.zeros_like(squares), where=before > 0)
             direction += scaled
         warnings.warn(
-            f"the ridge of {len(found):,} leaves has not converged in {_MOST_ITERATIONS} steps with "
+            f"the ridge of {len(found):,} leaves has not converged in {_MOST_ITERATIONS:,} steps with "
             f"alpha={alpha:g}; take a larger alpha",
             stacklevel=callers_level(),
         )
