@@ -47,7 +47,7 @@ _PAIRS_OF_ESTIMATE = 5_000_000
 _SCALE = 10.0  # of scores before they are calibrated, as for other features
 
 FORESTS = (
-    LeafFeatures(32, None, "extra"),
+    LeafFeatures(24, None, "extra"),
     LeafFeatures(32, 200, max_features="sqrt"),
     LeafFeatures(8, 6_000),
 )
