@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from math import prod
 from typing import Any
@@ -36,6 +37,7 @@ from streamgda.statistics.kernels.threads import in_threads
 Batch = Sequence[Any]
 
 _ROWS_AT_ONCE = 1 << 12  # enough rows to be worth a call for each class
+_LARGEST_TO_BE_KEPT = (32 << 20) // 8 - 4096  # float64 values, with room for what malloc adds
 _BLOCKS_TOGETHER = 4  # of rows in memory
 _ROWS_FOR_TEMPERATURES = 20_000  # from which a temperature is known to one or two per cent
 
@@ -342,8 +344,18 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
 def evaluate_splits(splits: Iterable[Split], shared: tuple[Model, inference.Decision, float]) -> Evaluation:
     """One task: the evaluation of a model on consecutive splits, in order."""
     model, decision, share = shared
+    _keep_freed_memory()
     blocks = (block for split in splits for block in split.blocks())
     return _evaluate_blocks(model, blocks, decision, share)
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Let glibc keep memory that is freed between blocks, rather than ask the kernel for new pages each time.
+
+    It returns what exceeds twice the largest array that was freed, of up to 32 MB. This one takes no pages.
+    """
+    np.empty(_LARGEST_TO_BE_KEPT)
 
 
 def _share_of(n_rows: int | None) -> float:

@@ -85,7 +85,8 @@ def add_rows(
             block.raise_for_values()
         return np.empty((0, 0)), None, np.empty(0, np.intp)
     counts, before = np.bincount(block.codes), moments.weights[places]
-    bounds = np.concatenate(([0], np.cumsum(counts + (counts > 1) if before.any() else counts)))
+    bounds = np.zeros(len(counts) + 1, np.intp)
+    np.cumsum(counts + (counts > 1) if before.any() else counts, out=bounds[1:])
     to_read = RowsToRead(block.features)
     rows, ranks = workspace.gather(to_read, block.codes, bounds, centred=True)
     totals, low_totals, weights = counts.astype(np.float64), np.zeros(len(counts)), None

@@ -412,7 +412,7 @@ def centre(
     room = counts + ((counts > 1) & (of_classes[2] >= 0))
     if not shape[1] == n_features == read.n_features:
         raise ValueError(f"the moments are of {shape[1]} features; got {n_features} and {read.n_features}")
-    if ((counts < 1) | (np.diff(bounds) < room)).any():
+    if ((counts < 1) | (bounds[1:] - bounds[:-1] < room)).any():
         raise ValueError("a class has no room for its rows")
     fields = [
         n_classes,
@@ -437,7 +437,7 @@ def add_products(rows: Array, bounds: Indices, places: Indices, scatter: Array) 
     Class k has the rows from ``bounds[k]`` to ``bounds[k + 1]``, and the matrix at ``places[k]``.
     """
     (n_features, n), n_classes = rows.shape, len(places)
-    if (np.diff(bounds) < 0).any():
+    if (bounds[1:] < bounds[:-1]).any():
         raise ValueError("bounds ascend")
     arguments = (
         _to(rows, np.float64, is_spaced=True),
