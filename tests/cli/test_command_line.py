@@ -649,6 +649,22 @@ def offered(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
+def test_leaves_are_fitted_searched_for_evaluated_and_predicted(offered, tmp_path):
+    data = str(offered / "rows"), "--target", "y", "--features", "x,z"
+    invoke(tmp_path, "fit", *data, "--model", "leaves", "--alpha", "3", "--out", "model.parquet")
+    model = load(tmp_path / "model.parquet")
+    said = json.loads(invoke(tmp_path, "evaluate", "model.parquet", *data[:3], "--json"))
+    source = scan_parquet(offered / "rows", "y", features=["x", "z"])
+    assert said["accuracy"] == streamgda.evaluate(model, source).accuracy
+    invoke(tmp_path, "predict", "model.parquet", data[0], "--out", "scored")
+    rows = pq.read_table(offered / "rows").select(["x", "z"]).to_pandas()
+    written = pq.read_table(tmp_path / "scored")["predicted_label"].to_numpy()
+    np.testing.assert_array_equal(written, model.predict(rows))
+    tried = "--scoring", "accuracy", "--try", "leaves", "--try", "lda", "--cv", "3"
+    assert "leaves" in invoke(tmp_path, "search", *data, *tried)
+
+
 def command_line(command, folder, model):
     """Words with which a command does its work."""
     rows, saved = str(folder / "rows"), str(folder / "model.parquet")

@@ -3,6 +3,7 @@
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
@@ -195,6 +196,17 @@ def test_a_value_that_is_not_finite_is_named_by_row_and_feature():
             with pytest.raises(ValueError, match=f"row 7: feature '0' is {name}"):
                 evaluate(one, mapped)
         assert GaussianNB().fit(wrong, y, missing="drop").statistics_.n_dropped == 1
+
+
+def test_frames_with_sparse_columns_are_told_what_sparse_rows_are():
+    _, S, y, _ = rows_of_two_kinds()
+    frame, model = pd.DataFrame.sparse.from_spmatrix(S.tocsr()), GaussianNB(var_smoothing=1e-3).fit(S, y)
+    for call in (GaussianNB().fit, model.partial_fit, model.score, lambda X, y: model.predict(X)):
+        with pytest.raises(
+            TypeError, match=r"give frame\.sparse\.to_coo\(\), rows .* or frame\.sparse\.to_dense"
+        ):
+            call(frame, y)
+    assert_same(model.predict_proba(frame.sparse.to_coo()), model.predict_proba(S))
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ SKOPS_TYPES = [
     ),
     "streamgda.extensions.subclasses.centers.SubclassCenters",
     "streamgda.extensions.subclasses.sampled.Sample",
+    "scipy.sparse._csr.csr_array",
 ]
 """The types that `skops.io.load` must trust to load an estimator that has learnt from complete rows."""
 

@@ -222,7 +222,7 @@ def _validated(model: Any, X: Any, missing: MissingRows, other_remedy: str | Non
     X = _with_known_columns(model, arrays.with_places(X, model.statistics_.schema_of_rows))
     if arrays.column_labels(X) is not None:  # names first: a column that is no feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
-    X = arrays.readable(X)
+    X = arrays.readable(_without_sparse_columns(X))
     return _checked_values(model, partial(validate_data, model, X, reset=False), missing, other_remedy)
 
 
@@ -361,10 +361,21 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
         if not reset:
             return SparseRows.of(_validated_sparse(model, X, min_rows=min_rows))
         return SparseRows.of(validate_data(model, X, accept_sparse="csr", **how))
+    X = _without_sparse_columns(X)
     X = arrays.readable(arrays.as_table(X) if reset else _with_known_columns(model, X))
     if model.exact:
         arrays.check_no_rounding(X)
     return validate_data(model, X, reset=reset, **how)
+
+
+def _without_sparse_columns(X: Any) -> Any:
+    """The rows; TypeError for a frame of pandas all of whose columns are sparse."""
+    if arrays.column_types(X) and hasattr(X, "sparse"):
+        raise TypeError(
+            "all columns of the frame are sparse; give frame.sparse.to_coo(), rows without names whose zeros "
+            "take no memory, or frame.sparse.to_dense()"
+        )
+    return X
 
 
 def check_plain(model: Any, rows: str, remedy: str) -> None:

@@ -14,6 +14,8 @@ import streamgda.onnx
 from streamgda import (
     GaussianDiscriminantAnalysis,
     GaussianNB,
+    LeafClassifier,
+    LeafFeatures,
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -135,6 +137,7 @@ def test_what_onnx_does_not_have_is_refused_by_name():
     for model, parameter in (
         (GaussianNB(missing="marginal"), "missing='raise'"),
         (QuadraticDiscriminantAnalysis(predictive="student"), "predictive='plugin'"),
+        (LeafClassifier(features=LeafFeatures(2)), r"no other system has the map .*; to_sklearn\(\) makes"),
     ):
         with pytest.raises(ValueError, match=parameter):
             run(model.fit(X, y), X)
