@@ -122,6 +122,17 @@ def test_statistics_of_random_programs_are_those_of_dense_rows(seed):
     run_program(seed)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("weight", [1e-3, 1e-9, 1e-15])
+def test_zeros_of_little_weight_among_large_values_take_no_digits(kind, weight):
+    rng = np.random.default_rng(0)
+    X, w = 1e6 + rng.normal(size=(500, 3)), rng.random(500) + 0.5
+    X[7::40, 0], w[7::40] = 0.0, weight
+    y = np.arange(500) // 250
+    dense, sparse = (ClassStatistics(kind).update(rows, y, w) for rows in (X, sp.csr_array(X)))
+    assert sparse.allclose(dense, 1e-12)
+
+
 def rows_of_two_kinds(seed=0, n_rows=300, n_features=12):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, n_rows)

@@ -54,21 +54,24 @@ def _set_means(moments: Moments, block: Block, csr: Any) -> Array:
     weights = None if block.weights is None else np.repeat(block.weights, n_stored)
 
     def sums(values: Array | None) -> Array:
-        weighed = values if weights is None else weights if values is None else weights * values
-        return np.bincount(places, weighed, moments.means.size).reshape(shape).astype(np.float64, copy=False)
+        return np.bincount(places, values, moments.means.size).reshape(shape).astype(np.float64, copy=False)
 
-    totals = moments.weights[:, None]
-    of_zeros = totals - sums(None)
-    stored = (
-        totals - of_zeros if weights is None else np.bincount(places, minlength=of_zeros.size).reshape(shape)
-    )
-    is_full = stored == np.bincount(block.codes)[:, None]
-    of_zeros[is_full] = 0.0
-    means = sums(csr.data) / totals
+    def weighed(values: Array) -> Array:
+        return sums(values if weights is None else weights * values)
+
+    totals, counts, stored = moments.weights[:, None], np.bincount(block.codes)[:, None], sums(None)
+    is_full, of_zeros = stored == counts, counts - stored
+    if block.weights is not None:  # the zeros may weigh less than the rounding of the sums that differ
+        leading, rest = (
+            np.bincount(block.codes, part)[:, None] - sums(np.repeat(part, n_stored))
+            for part in _in_two(block.weights)
+        )
+        of_zeros = np.where(is_full, 0.0, leading + rest)
+    means = weighed(csr.data) / totals
     deviations = csr.data - means.ravel()[places]
-    low = (sums(deviations) - means * of_zeros) / totals
+    low = (weighed(deviations) - means * of_zeros) / totals
     deviations *= deviations
-    squares = np.maximum(sums(deviations) + of_zeros * means**2 - totals * low**2, 0.0)
+    squares = np.maximum(weighed(deviations) + of_zeros * means**2 - totals * low**2, 0.0)
     if is_full.any():  # constants are their means, to the last bit
         values = np.zeros(means.size)
         values[places] = csr.data
@@ -78,6 +81,14 @@ def _set_means(moments: Moments, block: Block, csr: Any) -> Array:
         squares[is_constant] = 0.0
     moments.means, moments.low_means = two_sum(means, low)
     return squares
+
+
+def _in_two(weights: Array) -> tuple[Array, Array]:
+    """Weights as the bits of each that any sum of them holds exactly, and the rest."""
+    _, exponent = np.frexp(weights.max() * len(weights))
+    grid = np.ldexp(1.0, exponent) if exponent < 1024 else 0.0
+    leading = (weights + grid) - grid
+    return leading, weights - leading
 
 
 def _set_products(moments: Moments, block: Block, csr: Any, squares: Array) -> None:
