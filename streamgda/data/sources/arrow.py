@@ -29,10 +29,11 @@ from streamgda.data.sources.columns.encoding import Wanted
 from streamgda.data.sources.columns.lists import first_batches
 from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.columns.types import FIRST_ROWS
-from streamgda.data.sources.files.discovery import common_folder, name_within
+from streamgda.data.sources.files.discovery import common_folder
 from streamgda.data.sources.files.errors import decoding
 from streamgda.data.sources.files.parquet import ParquetSource
 from streamgda.data.sources.files.planning import Dataset, name_of_format
+from streamgda.data.sources.files.row_groups import name_within
 from streamgda.data.sources.splits import ROWS_PER_TASK
 from streamgda.data.sources.tabular import TabularSource
 from streamgda.data.storage.filesystems import Storage

@@ -102,11 +102,6 @@ def common_folder(folders: Iterable[str]) -> str:
     return "/".join(common)
 
 
-def name_within(folder: str, path: str) -> str:
-    """The name of a file in the dataset of a folder, by which its rows have their folds and parts."""
-    return normpath(path).removeprefix(folder).lstrip("/")
-
-
 def find_files(
     path: Any,
     filesystem: AnyFileSystem | None = None,

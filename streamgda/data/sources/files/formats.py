@@ -39,7 +39,7 @@ from streamgda.data.sources.files.errors import NOT_UTF8, decoding, opening
 from streamgda.data.sources.files.format_options import format_of, text_of, word_of
 from streamgda.data.sources.files.parquet import ParquetSource
 from streamgda.data.sources.files.planning import Check, Dataset, name_of_format
-from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups
+from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups, name_within
 from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage.fetching import BYTES_TOGETHER, decodable
 from streamgda.data.storage.filesystems import Storage
@@ -362,7 +362,7 @@ class FileRows(RowGroups):
     def _batches(self) -> Generator[tuple[pa.RecordBatch, Places]]:
         """Read the file: the rows that pass the filter, and their places."""
         options = self.read_options
-        start = Places(self.path, dataset=options.name_of(self.path))
+        start = Places(self.path, dataset=name_within(options.root, self.path))
         stored = [name for name in options.filter_columns.names if name not in self.partition]
         beside = (*options.keep, *stored)
         for batch, places in rebatched(map(self._with_keys, self._decoded()), options.roles, start, beside):

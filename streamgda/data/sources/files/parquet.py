@@ -27,7 +27,7 @@ from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.files.discovery import find_files
 from streamgda.data.sources.files.keys import fits, read_as, warn_of_mixed
 from streamgda.data.sources.files.planning import Dataset, unified_types
-from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups
+from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups, name_within
 from streamgda.data.sources.splits import InputFile, Split
 from streamgda.data.sources.tabular import TabularSource
 from streamgda.data.storage.filesystems import Storage
@@ -174,9 +174,9 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         for name, values in self._dataset.values_of_keys.items():
             if name in read:
                 warn_of_mixed(name, values)
-        files, name_of = self._dataset.files(self._filter), self._options.name_of
+        files, root = self._dataset.files(self._filter), self._options.root
         for depth, part in enumerate(self._roles.parts):
-            files = [file for file in files if part.has_file(name_of(file.path), depth)]
+            files = [file for file in files if part.has_file(name_within(root, file.path), depth)]
         return files
 
     def to_score(self, keep: Sequence[str], each: MapFunction = map) -> tuple[list[RowGroups], pa.Schema]:
@@ -272,7 +272,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
                 versions.get(file.path) or retried(partial(storage.version, file.path)),
                 {name: read_as(key, kinds.get(name)) for name, key in file.partition.items()},
                 self._row_groups_of(file.location),
-                name=self._options.name_of(file.path),
+                name=name_within(self._options.root, file.path),
             )
             for file in files
         ]

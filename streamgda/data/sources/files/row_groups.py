@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import accumulate, chain
 from operator import attrgetter
+from posixpath import normpath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,6 @@ from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.batches import BatchSplit
 from streamgda.data.sources.columns.expressions import Filter, filtering
 from streamgda.data.sources.columns.roles import Roles
-from streamgda.data.sources.files.discovery import name_within
 from streamgda.data.sources.files.errors import decoding, opening
 from streamgda.data.sources.files.keys import Absent, as_type, read_as
 from streamgda.data.storage.fetching import BYTES_TOGETHER, chunks_of, fetched, in_rounds, range_of
@@ -57,6 +57,11 @@ _FEW_ROWS = 1 << 11  # of lists, which are decoded as fast as many
 _ALIGNMENT = 64  # bytes, at multiples of which Arrow lets arrays begin
 
 
+def name_within(folder: str, path: str) -> str:
+    """The name of a file in the dataset of a folder, by which its rows have their folds and parts."""
+    return normpath(path).removeprefix(folder).lstrip("/")
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """What all the splits of a dataset have in common."""
@@ -72,10 +77,6 @@ class ReadOptions:
     def identity(self) -> str:
         """A hash of what is read; there may be a million splits that share it."""
         return identity_of(fields_of(self))
-
-    def name_of(self, path: str) -> str:
-        """The name of a file in its dataset."""
-        return name_within(self.root, path)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -141,7 +142,7 @@ class RowGroups(BatchSplit):
     def identity(self) -> list[Any]:
         """The file, its version, what is read of it, and the name by which its rows are divided, if any."""
         self.version.warn_if_size_alone(self.path)
-        name = self.read_options.name_of(self.path) if self.roles.parts else None
+        name = name_within(self.read_options.root, self.path) if self.roles.parts else None
         return [fields_of(self), name]
 
     @property
@@ -202,7 +203,7 @@ class RowGroups(BatchSplit):
 
     def _batches(self) -> Generator[tuple[pa.RecordBatch, Places]]:
         """Read the row groups, each once: the rows that pass the filter, and their places."""
-        name = self.read_options.name_of(self.path)
+        name = name_within(self.read_options.root, self.path)
         with self._open() as parquet:
             each = list(self._neighbours())
             groups = map(parquet.metadata.row_group, range(max(each[-1])))
