@@ -365,7 +365,7 @@ class Source(Picklable, ABC):
             rows come with it. A transformer that was fitted to a frame is given the features of that frame,
             and other features of the source are not read. If some are text or categories, they come as they
             are stored, in a pandas frame; a vectorizer of texts gets those of the only feature. Sparse rows
-            stay sparse.
+            stay sparse, but come with their zeros to a function, and to a transformer that takes no others.
         features : sequence of str, optional
             The names of the features that it makes. By default those of its `get_feature_names_out`; a
             function needs them.

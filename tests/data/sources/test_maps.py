@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
-from sklearn.decomposition import PCA
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
@@ -26,6 +26,7 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
+    MaxAbsScaler,
     OneHotEncoder,
     PolynomialFeatures,
     SplineTransformer,
@@ -361,6 +362,23 @@ def test_text_categories_and_frames_are_mapped_to_sparse_rows(transformer, colum
     assert accumulate(mapped, covariance_type="tied", exact=True).allclose(expected, 1e-12)
     blocks = [block for split in mapped.splits() for block in split.blocks()]
     assert all(sp.issparse(block.values(slice(0, 2))) for block in blocks)
+
+
+@pytest.mark.parametrize("second", [np.abs, StandardScaler(), MaxAbsScaler(), TruncatedSVD(2)], ids=str)
+def test_what_follows_a_sparse_map_gets_its_zeros_if_it_needs_them(second):
+    rows = HASHES.transform(MIXED["text"])
+    source = scan_arrow(pa.Table.from_pandas(MIXED), "y", features=["text"]).map(HASHES)
+    if second is np.abs:
+        made, mapped = np.abs(rows.toarray()), source.map(second, features=source.feature_names)
+    else:
+        takes_zeros = isinstance(second, StandardScaler)
+        second.fit(rows.toarray() if takes_zeros else rows)
+        made, mapped = second.transform(rows.toarray() if takes_zeros else rows), source.map(second)
+    expected = ClassStatistics("tied").update(made, MIXED["y"])
+    assert accumulate(mapped, covariance_type="tied").allclose(expected, 1e-12)
+    (split,) = mapped.splits()
+    kept = any(sp.issparse(block.values(slice(0, 2))) for block in split.blocks())
+    assert kept == isinstance(second, MaxAbsScaler)
 
 
 def test_every_pass_takes_a_mixed_frame_through_a_map(tmp_path):

@@ -118,7 +118,9 @@ class FeatureMap:
         Exception
             Any other error of the transformer, as it is. A note names the transformer and the rows.
         """
-        size, stop = rows_per_block(len(self.names), len(block.classes)), 0
+        is_filled = isinstance(block.features, SparseRows) and not _takes_sparse(self.transformer)
+        least, stop = block.n_features if is_filled else 1, 0
+        size = rows_per_block(max(least, len(self.names)), len(block.classes))
         rest: Block | None = block
         while rest is not None:
             rows, rest = rest.split_at(size)
@@ -127,7 +129,7 @@ class FeatureMap:
             start, stop = stop, stop + len(rows.codes)
             yield result, slice(start, stop)
             if isinstance(made, SparseRows):  # of which more take no more memory
-                size = rows_per_block(made.n_columns, len(block.classes))
+                size = rows_per_block(max(least, made.n_columns), len(block.classes))
 
     def _output_of(self, block: Block) -> NDArray[Any] | SparseRows:
         """What the transformer makes of the features of a block: (n_rows, n_features)."""
@@ -180,6 +182,15 @@ def takes_documents(transformer: Any) -> bool:
 
     first = _first_step(transformer)
     return isinstance(first, BaseEstimator) and not get_tags(first).input_tags.two_d_array
+
+
+def _takes_sparse(transformer: Any) -> bool:
+    """Whether a transformer takes sparse rows; true if it has no tags, which would tell."""
+    from sklearn.base import BaseEstimator
+    from sklearn.utils import get_tags
+
+    first = _first_step(transformer)
+    return not isinstance(first, BaseEstimator) or bool(get_tags(first).input_tags.sparse)
 
 
 def of_tables(maps: Sequence[Any], names: Sequence[str] | None) -> tuple[Any, ...]:
@@ -237,7 +248,7 @@ def _input_of(transformer: Any, block: Block) -> Any:
     features = block.features
     if isinstance(features, StoredColumns):
         return features.documents() if takes_documents(transformer) else features.frame()
-    if isinstance(features, SparseRows):
+    if isinstance(features, SparseRows) and _takes_sparse(transformer):
         return features.csr.copy()
     is_view = isinstance(features, np.ndarray)  # which a transformer with copy=False would change
     rows = np.array(block.matrix(0, len(block.codes)), copy=is_view or None)
