@@ -644,7 +644,7 @@ class Statistics(Locked, ABC):
         if len(block.codes):
             moments = self._reduce(block, workspace)
             squares = squared_weights(block.codes, block.weights, as_integers=self.exact)
-            labelled = Labelled(block.classes, np.bincount(block.codes), moments, squares)
+            labelled = Labelled(block.classes, block.counts.copy(), moments, squares)
         else:
             labelled = Labelled.empty(self._labelled.moments, block.n_features)
         return self._twin(labelled, schema=block.schema, _n_dropped=block.n_dropped)

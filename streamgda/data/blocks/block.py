@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -178,6 +179,11 @@ class Block:
     groups: tuple[Labels, Codes] | None = None
     dates: tuple[str, ...] = ()
     lists: Lists = ()
+
+    @cached_property
+    def counts(self) -> NDArray[np.intp]:
+        """The number of rows of each class: (n_classes,)."""
+        return np.bincount(self.codes, minlength=len(self.classes))
 
     @property
     def n_features(self) -> int:
@@ -387,8 +393,8 @@ def cut_into_blocks(
     is_whole = unlabelled is None and rows.weights is None and missing != "drop"
     for start in range(0, n_rows, size):
         block = rows if n_rows <= size else rows.between(start, start + size)
-        classes, codes = labels.drop_unused(block.classes, block.codes)
-        if classes is not block.classes:
+        if not block.counts.all():
+            classes, codes = labels.drop_unused(block.classes, block.codes)
             block = replace(block, classes=classes, codes=codes)
         without_label = None if unlabelled is None else unlabelled[start : start + size]
         yield block if is_whole else _checked(block, without_label, missing)

@@ -153,9 +153,11 @@ def _encode(values: NDArray[Any]) -> tuple[Labels, Codes]:
         lowest = values.min()
         span = int(values.max()) - int(lowest) + 1
         if span <= 2 * len(values):  # where looking up is faster than sorting
-            offsets = (values - lowest).astype(np.uint16 if span <= 1 << 16 else np.int64, copy=False)
+            offsets = (values - lowest).astype(code_dtype(span), copy=False)
             seen = np.bincount(offsets, minlength=span) > 0
             classes = np.flatnonzero(seen) + lowest
+            if len(classes) == span:
+                return classes, offsets
             code_of = np.cumsum(seen) - 1
             return classes, code_of.astype(code_dtype(len(classes)))[offsets]
     classes, codes = np.unique(values, return_inverse=True)

@@ -84,7 +84,7 @@ def add_rows(
         if not is_finite or not np.isfinite(moments.weights[places]).all():
             block.raise_for_values()
         return np.empty((0, 0)), None, np.empty(0, np.intp)
-    counts, before = np.bincount(block.codes), moments.weights[places]
+    counts, before = block.counts, moments.weights[places]
     bounds = np.zeros(len(counts) + 1, np.intp)
     np.cumsum(counts + (counts > 1) if before.any() else counts, out=bounds[1:])
     to_read = RowsToRead(block.features)
@@ -188,7 +188,7 @@ class Accumulation:
             If a value is NaN or infinite, a power exceeds float64, or labels are of another kind than those
             before. The accumulation must then not be used.
         """
-        places, counts = self._places_of(block.classes), np.bincount(block.codes)
+        places, counts = self._places_of(block.classes), block.counts
         squares = squared_weights(block.codes, block.weights)
         self._squares = joined_squares(self._squares, self._counts, squares, counts, places)
         self._counts[places] += counts

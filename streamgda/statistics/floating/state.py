@@ -140,7 +140,7 @@ class ClassStatistics(Statistics):
                 with np.errstate(over="ignore", invalid="ignore"):
                     add_rows(part, np.arange(len(places)), block, workspace)
                 together = moments.with_rows(places, part)
-            added, squares, counts = np.bincount(block.codes), ours.squared_weights, ours.counts.copy()
+            added, squares, counts = block.counts, ours.squared_weights, ours.counts.copy()
             if squares is not None or block.weights is not None:
                 of_block = squared_weights(block.codes, block.weights)
                 squares = joined_squares(squares, counts, of_block, added, places)
