@@ -920,9 +920,9 @@ class Statistics(Locked, ABC):
         (array([[5.]]), ('b',))
         """
         with self.lock:
-            named = self.feature_names
-            positions = as_feature_positions(features, named, self.n_features)
-            names = None if named is None else [named[i] for i in positions]
+            known = self.feature_names
+            positions = as_feature_positions(features, known, self.n_features)
+            names = None if known is None else [known[i] for i in positions]
             selected = self._derived(self._labelled.selected(positions), names)
             selected.schema = selected.schema.with_types(self.schema.dates, self.schema.lists)
             return selected

@@ -313,17 +313,17 @@ class Entries:
     def _runs(self, records: Sequence[FileRecord]) -> Iterator[tuple[_Table, list[FileRecord]]]:
         """Yield neighbours in a table, in order. A table is read ahead, and held until its last use."""
         last = {record.table: i for i, record in enumerate(records)}
-        held: dict[str, _Table] = {}
+        tables_read: dict[str, _Table] = {}
         with closing(read_ahead(self._read, list(last), min(_READERS, len(last) - 1))) as coming:
             for (name, _), pairs in groupby(enumerate(records), _place):
                 places, run = zip(*pairs, strict=True)
-                while name not in held:
-                    held |= dict([next(coming)])
-                if len(held[name].documents) <= run[-1].place:
+                while name not in tables_read:
+                    tables_read |= dict([next(coming)])
+                if len(tables_read[name].documents) <= run[-1].place:
                     raise self._damaged(name, f"it does not hold {run[-1].path}")
-                yield held[name], list(run)
+                yield tables_read[name], list(run)
                 if last[name] == places[-1]:
-                    del held[name]
+                    del tables_read[name]
 
     def _read(self, name: str) -> tuple[str, _Table]:
         path = f"{self.folder}/{name}"

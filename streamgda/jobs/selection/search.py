@@ -339,11 +339,11 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         if name not in _RESULTS or "fold_statistics_" not in vars(self) or "cv_results_" in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         candidates, after = self._candidates(), copy(self)
-        held = after.fold_statistics_
-        states = [held] * len(candidates)
-        with held.lock:
+        folds = after.fold_statistics_
+        states = [folds] * len(candidates)
+        with folds.lock:
             after._choose(compare(candidates, states, self._scorings(), None), states)
-            if self.fold_statistics_ is held:
+            if self.fold_statistics_ is folds:
                 self.__dict__ = after.__dict__
         return getattr(after, name)
 
