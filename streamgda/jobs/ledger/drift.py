@@ -599,6 +599,8 @@ class Gaussian:
     mean: Array
     low_part: Array
     covariance: Array
+    shared: dict[Any, Any] = field(default_factory=dict)
+    """What classes of one covariance share, by their features that do not vary."""
 
     @cached_property
     def constant(self) -> NDArray[np.bool_]:
@@ -614,7 +616,11 @@ class Gaussian:
     def whitening(self) -> Array:
         """W with Wᵀ Σ W = I on the range of the covariance; for variances, a diagonal."""
         if self.covariance.ndim == 2:
-            return Whitening.of(self.covariance, self.mean[None, :], _NEGLIGIBLE).matrix
+            key = self.constant.tobytes()
+            if key not in self.shared:
+                self.shared[key] = Whitening.of(self.covariance, self.mean[None, :], _NEGLIGIBLE).matrix
+            matrix: Array = self.shared[key]
+            return matrix
         with np.errstate(divide="ignore"):
             return np.where(self.constant, 0.0, 1 / np.sqrt(self.covariance))
 
@@ -633,9 +639,11 @@ def gaussians_of(statistics: Statistics, features: Sequence[int] | None = None) 
     if not len(moments.classes):
         return {}
     covariances = moments.covariance()
+    shared: list[dict[Any, Any]] = [{} for _ in moments.classes]
     if kind_named(moments.covariance_type).is_pooled:
         covariances = np.broadcast_to(covariances, (len(moments.classes), *covariances.shape))
-    densities = map(Gaussian, moments.means, moments.mean_tails, covariances)
+        shared = shared[:1] * len(moments.classes)
+    densities = map(Gaussian, moments.means, moments.mean_tails, covariances, shared)
     return dict(zip(moments.classes.tolist(), densities, strict=True))
 
 
@@ -671,14 +679,23 @@ def divergence(old: Gaussian, new: Gaussian) -> float:
         return np.inf
     first, second = old.whitening, new.whitening
     if old.covariance.ndim == 1:
-        spread = first * (old.covariance - new.covariance) * second
+        spread = float(((first * (old.covariance - new.covariance) * second) ** 2).sum())
         gaps = gap * first, gap * second
     elif _differ_in_range(old, new, gap):
         return np.inf
     else:
-        spread = first.T @ (old.covariance - new.covariance) @ second
-        gaps = gap @ first, gap @ second
-    return float(sum((part**2).sum() for part in (spread, *gaps))) / 2
+        spread, gaps = _spread(old, new), (gap @ first, gap @ second)
+    return (spread + float((gaps[0] ** 2).sum()) + float((gaps[1] ** 2).sum())) / 2
+
+
+def _spread(old: Gaussian, new: Gaussian) -> float:
+    """‖W₁ᵀ (Σ₁ − Σ₂) W₂‖², which classes of one covariance share."""
+    key = "spread", new.constant.tobytes()
+    of, spread = new.shared.get(key, (None, np.nan))
+    if of is not old.covariance.base or of is None:
+        spread = float(((old.whitening.T @ (old.covariance - new.covariance) @ new.whitening) ** 2).sum())
+        new.shared[key] = old.covariance.base, spread
+    return float(spread)
 
 
 def _gap(old: Gaussian, new: Gaussian) -> Array:

@@ -1,5 +1,6 @@
 """How far new rows lie from old ones, against textbook formulas and numerical integration."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,8 @@ import scipy.stats
 
 import streamgda
 from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics, accumulate, scan_arrow
+from streamgda.jobs.ledger.drift import divergence, gaussians_of
+from streamgda.models.gaussians.whitening import Whitening
 from tests.reference import exact_moments
 
 RNG = np.random.default_rng(0)
@@ -456,3 +459,18 @@ def test_a_tiny_change_of_a_covariance_has_its_digits(kind):
     columns = [[0], [1]] if kind == "diag" else [[0, 1]]
     expected = sum(exact_divergence(before[:, j], after[:, j]) for j in columns)
     assert found.divergence == pytest.approx(expected, rel=1e-5)
+
+
+def test_classes_of_one_covariance_are_compared_by_one_whitening(monkeypatch):
+    """With thousands of features and many classes, each takes seconds."""
+    rng, made = np.random.default_rng(0), []
+    y = np.arange(400) % 20
+    old, new = (ClassStatistics("tied").update(rng.normal(size=(400, 5)), y) for _ in range(2))
+    of = Whitening.of
+    monkeypatch.setattr(Whitening, "of", lambda *given: made.append(0) or of(*given))
+    report = streamgda.drift(old, new)
+    assert len(report.drift) == 20
+    assert len(made) == 2
+    pairs = zip(gaussians_of(old).values(), gaussians_of(new).values(), strict=True)
+    alone = [divergence(replace(a, shared={}), replace(b, shared={})) for a, b in pairs]
+    np.testing.assert_array_equal([one.divergence for one in report.drift], alone)
