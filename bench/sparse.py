@@ -2,11 +2,13 @@
 
 Run as ``python -m bench.sparse``. The text is generated: a document has words of Zipf's law, and a share of
 0.15 from the twentieth of the vocabulary that its topic prefers. All contenders hash the same column of
-Parquet to the same number of features. scikit-learn's `GaussianNB` takes dense rows alone.
+Parquet to the same number of features. scikit-learn's `GaussianNB` takes dense rows alone. A refresh adds a
+file of a tenth as many rows to those that are learnt, and ends with a model.
 """
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +27,14 @@ from sklearn.linear_model import SGDClassifier
 from bench import report
 from bench.arguments import parser_of
 from bench.contest import Contender, cells, contest, median_time
-from streamgda import ClassStatistics, GaussianNB, LinearDiscriminantAnalysis, RidgeClassifier, scan_parquet
+from streamgda import (
+    ClassStatistics,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    RidgeClassifier,
+    StatisticsLedger,
+    scan_parquet,
+)
 
 _VOCABULARY, _TOPICS, _WORDS = 20_000, 20, 40
 
@@ -41,12 +50,13 @@ def documents(rng: np.random.Generator, n_rows: int) -> pa.Table:
 
 
 def written(folder: Path, n_rows: int, n_files: int) -> Path:
-    """A folder of Parquet, with rows to test with in a file beside it."""
+    """A folder of Parquet, with rows to test with and new rows in files beside it."""
     rng = np.random.default_rng(0)
     (folder / "documents").mkdir(parents=True)
     for i in range(n_files):
         pq.write_table(documents(rng, n_rows // n_files), folder / "documents" / f"{i:03}.parquet")
-    pq.write_table(documents(rng, max(n_rows // 10, 200)), folder / "test.parquet")
+    for name in ("test", "new"):
+        pq.write_table(documents(rng, max(n_rows // 10, 200)), folder / f"{name}.parquet")
     return folder
 
 
@@ -68,6 +78,37 @@ def by_scikit_learn(model: Any, folder: Path, n_features: int, n_reads: int = 1)
         return model
 
     return learn
+
+
+def by_a_ledger(model: Any, folder: Path, n_features: int) -> Callable[[], Any]:
+    """Learn a new file by a ledger of the others, and make the model of all."""
+    own, hashes = folder / "ledger", HashingVectorizer(n_features=n_features)
+    shutil.rmtree(own, ignore_errors=True)
+    shutil.copytree(folder / "documents", own / "documents")
+    source = scan_parquet(own / "documents", "topic", features=["text"]).map(hashes)
+    ledger = StatisticsLedger(own / "states", covariance_type="tied")
+    ledger.refresh(source, scheduler="synchronous")
+
+    def refresh() -> Any:
+        shutil.copy(folder / "new.parquet", own / "documents")
+        ledger.refresh(source, scheduler="synchronous")
+        fitted = model.from_statistics(ledger.statistics())
+        fitted.predict(hashes.transform(["word1"]))
+        return fitted
+
+    return refresh
+
+
+def by_partial_fit(model: Any, folder: Path, n_features: int, n_reads: int = 1) -> Callable[[], Any]:
+    """Learn a new file by a model that has learnt the others."""
+    learnt = by_scikit_learn(model, folder, n_features, n_reads)()
+
+    def refresh() -> Any:
+        for X, y in _batches([folder / "new.parquet"], n_features):
+            learnt.partial_fit(X, y)
+        return learnt
+
+    return refresh
 
 
 def _batches(paths: list[Path], n_features: int) -> Iterator[tuple[Any, Any]]:
@@ -117,6 +158,12 @@ def main() -> None:
             "scikit-learn's GaussianNB": (
                 by_scikit_learn,
                 (naive_bayes.GaussianNB(var_smoothing=1e-3), data, options.features),
+            ),
+            "RidgeClassifier, a refresh": (by_a_ledger, (RidgeClassifier, data, options.features)),
+            "SGDClassifier, a refresh": (by_partial_fit, (clone(descent), data, options.features)),
+            "SGDClassifier, a refresh after ten reads": (
+                by_partial_fit,
+                (clone(descent), data, options.features, 10),
             ),
         }
         results = contest([Contender(name, how, own) for name, (how, own) in ways.items()], 1)
