@@ -313,6 +313,15 @@ def test_a_bin_holds_what_lies_between_its_edges(odds):
     assert LOWER_EDGES[place + 1] - LOWER_EDGES[place] <= (1 + abs(odds)) * np.log2(4 + 2 * abs(odds)) / 256
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.1])  # of numbers that end in the same bits, and in others
+def test_as_many_different_log_odds_as_may_be_are_exact(scale):
+    odds, weight = scale * (np.arange(60.0) % 20), np.ones(60)
+    known, binned = (ScoreHistogram(most).add(odds, odds > scale, weight) for most in (20, 19))
+    np.testing.assert_array_equal(known.odds, np.unique(odds))
+    assert binned.odds is None
+    assert known.weights.sum(axis=1).tolist() == binned.weights.sum(axis=1).tolist() == [6.0, 54.0]
+
+
 # ---------------------------------------------------------------------- laws
 
 
