@@ -36,21 +36,18 @@ from streamgda.statistics.covariances import Array, kind_named
 from streamgda.statistics.kernels import count_pairs
 from streamgda.statistics.validation import physical_memory
 
-_ALPHAS = (30.0, 10.0, 3.0, 1.0, 0.3)
+_ALPHAS = (1_000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
+_ALPHAS_OF_FORESTS = (300.0, 30.0, 3.0)  # enough to tell which forest has fewer errors
 _USUAL = 3.0
 _ROWS_OF_FOREST = 200_000
 _ROWS_OF_CHOICE = 20_000  # by which the kind and the size of trees are chosen
 _FEW_ROWS = 16  # of which none are judged
-_ROWS_OF_LARGE = 50_000  # from which on only few trees are tried, since pairs are many
+_ROWS_OF_LARGE = 50_000  # from which on all trees have a limit, since pairs are many
 _BYTES_OF_PAIR = 4 * 12  # a state has 12; adding up and solving take three times as much
 _PAIRS_OF_ESTIMATE = 5_000_000
 _SCALE = 10.0  # of scores before they are calibrated, as for other features
 
-FORESTS = (
-    LeafFeatures(24, None, "extra"),
-    LeafFeatures(32, 200, max_features="sqrt"),
-    LeafFeatures(8, 6_000),
-)
+FORESTS = (LeafFeatures(24, None, "extra"), LeafFeatures(64, 64, max_features="sqrt"), LeafFeatures(8, 6_000))
 """What is tried by default, each on a sample: many random trees, many small ones, and few large ones.
 
 The first of those with the fewest errors is taken. On few rows, several of them have equally few.
@@ -339,11 +336,11 @@ def chosen_forest(X: Array, y: Any) -> LeafFeatures:
     rows, judged = X[some], np.arange(len(some)) % 8 == 0
     errors = []
     for forest in FORESTS:
-        if forest.n_trees > 8 and len(X) > _ROWS_OF_LARGE:
+        if forest.max_leaves is None and len(X) > _ROWS_OF_LARGE:
             continue
         grown = clone(forest).fit(rows[~judged], codes[~judged])
         leaves, kind = grown.leaves(rows), kind_named("tied")
         sums = LeafCounts.of(kind, leaves[~judged], grown.firsts, codes[~judged], None, len(classes))
-        fitted = LeafRidge(sums, grown.transform(rows[~judged])).fitted(_ALPHAS, leaves[judged])
+        fitted = LeafRidge(sums, grown.transform(rows[~judged])).fitted(_ALPHAS_OF_FORESTS, leaves[judged])
         errors.append((min((scores.argmax(axis=1) != codes[judged]).mean() for _, scores in fitted), forest))
     return min(errors, key=itemgetter(0))[1]
