@@ -108,8 +108,8 @@ class LeafClassifier(MappedRidgeClassifier):
     Parameters
     ----------
     alpha : float or "auto", default="auto"
-        As in `RidgeClassifier`, but "auto" is the one of least error on rows that the forest has not seen; 3
-        if there are none, as for a model made of statistics. Where rows weigh less than 1, it is in units of
+        As in `RidgeClassifier`, but "auto" is the one of least error on rows that the forest has not seen,
+        next to 3 if several are; 3 if there are none, as for a model made of statistics. Where rows weigh less than 1, it is in units of
         their mean weight.
     features : LeafFeatures or "auto", default="auto"
         As in `RandomFeatureClassifier`, but a forest. "auto" compares few large trees, many extremely
@@ -234,7 +234,9 @@ class LeafClassifier(MappedRidgeClassifier):
         judged = [
             (HeldOutScores(scores, codes, for_all), alpha) for alpha, scores in others.fitted(alphas, leaves)
         ]
-        best, alpha = min(judged, key=lambda one: (one[0].error(), -one[1]))
+        best, alpha = min(
+            judged, key=lambda one: (one[0].error(), abs(np.log1p(one[1] / unit) - np.log1p(_USUAL)))
+        )
         if own is None and self.calibration is not None:
             own = best.calibrated(statistics.classes, self.calibration).as_softmax()
         return alpha, own
