@@ -109,8 +109,8 @@ class LeafClassifier(MappedRidgeClassifier):
     ----------
     alpha : float or "auto", default="auto"
         As in `RidgeClassifier`, but "auto" is the one of least error on rows that the forest has not seen,
-        next to 3 if several are; 3 if there are none, as for a model made of statistics. Where rows weigh less than 1, it is in units of
-        their mean weight.
+        next to 3 if several are; 3 if there are none, as for a model made of statistics. Where rows weigh
+        less than 1, it is in units of their mean weight.
     features : LeafFeatures or "auto", default="auto"
         As in `RandomFeatureClassifier`, but a forest. "auto" compares few large trees, many extremely
         randomised ones and many small ones on 20,000 rows, and grows the best on at most 200,000.
