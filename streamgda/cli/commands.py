@@ -512,17 +512,26 @@ def _part_of(data: Paths, *, is_test: bool, saved: Any = None, without: Paths = 
 # ---------------------------------------------------------------------- models to make, and files to write
 
 
-def _missing_of_models() -> Any:
-    """The value of ``--missing`` for models, to which rows that are left out do not come."""
+def _missing_of(model: Any) -> dict[str, Any]:
+    """What ``--missing`` says to a model, to which rows that are left out do not come."""
     missing = given("scan_parquet").get("missing", "raise")
-    return "raise" if missing == "drop" else missing
+    missing = "raise" if missing == "drop" else missing
+    if "missing" in model.get_params(deep=False):
+        return {"missing": missing}
+    if missing != "raise":
+        name = {kind: option for option, kind in MODELS.items()}[type(model).__name__]
+        raise click.UsageError(
+            f"{name} takes complete rows alone, so no --missing marginal: set --missing drop."
+        )
+    return {}
 
 
 def _model_of(option: str = "") -> tuple[Any, Callable[..., Any], Any]:
     """A new estimator by the options of the user, what makes it of statistics, and its `missing`."""
-    missing = _missing_of_models()
-    params = given("model") | ({} if missing == "raise" else {"missing": missing})
+    params = dict(given("model"))
     kind = getattr(sg, MODELS[option or params.pop("model", "qda")])
+    missing = _missing_of(kind()).get("missing", "raise")
+    params |= {} if missing == "raise" else {"missing": missing}
     try:
         estimator = kind().set_params(**params)
         estimator._validate_params()
@@ -577,7 +586,8 @@ def _model_in(path: str) -> Any:
     """A model, or a pipeline that ends in one or a search from a file of joblib, which gets ``--missing``."""
     saved = (joblib.load if path.endswith(".joblib") else sg.load_model)(path)
     if "missing" in given("scan_parquet"):
-        maps_and_model(saved)[1].set_params(missing=_missing_of_models())
+        model = maps_and_model(saved)[1]
+        model.set_params(**_missing_of(model))
     return saved
 
 

@@ -512,16 +512,32 @@ def test_predict_takes_zarr_and_other_columns(made, tmp_path):
     np.testing.assert_allclose(scored["contribution_1"].to_numpy(), strongest, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("missing", "rows"), [("drop", 149), ("marginal", 150)])
-def test_rows_with_holes_are_left_out_or_judged_by_what_they_have(made, iris, tmp_path, missing, rows):
+@pytest.mark.parametrize(
+    ("model", "missing", "rows"), [("qda", "drop", 149), ("qda", "marginal", 150), ("ridge", "drop", 149)]
+)
+def test_rows_with_holes_are_left_out_or_judged_by_what_they_have(iris, tmp_path, model, missing, rows):
     holed = iris.copy()
     holed.loc[7, "petal_length"] = np.nan
+    iris.to_parquet(tmp_path / "iris.parquet")
     holed.to_parquet(tmp_path / "holed.parquet")
-    arguments = [made / "model.parquet", "holed.parquet", "--target", "kind"]
+    invoke(
+        tmp_path,
+        "fit",
+        "iris.parquet",
+        "--target",
+        "kind",
+        "--features",
+        NAMES,
+        "--model",
+        model,
+        "--out",
+        "model",
+    )
+    arguments = ["model", "holed.parquet", "--target", "kind"]
     assert "row 7: feature 'petal_length' is NaN" in invoke(tmp_path, "evaluate", *arguments, code=1)
     report = json.loads(invoke(tmp_path, "evaluate", *arguments, "--missing", missing, "--json"))
     assert (report["n_rows"], report["n_dropped"]) == (rows, 150 - rows)
-    arguments = [made / "model.parquet", "holed.parquet", "--missing", missing, "--out", "scored"]
+    arguments = ["model", "holed.parquet", "--missing", missing, "--out", "scored"]
     said = json.loads(invoke(tmp_path, "predict", *arguments, "--json"))
     assert (said["n_rows"], said["n_dropped"]) == (rows, 150 - rows)
 
@@ -1110,6 +1126,7 @@ def test_a_candidate_that_fails_is_explained(irises, tmp_path):
         (["--try", "qda", "--groups", "plants"], "did you mean 'plant'"),
         (["--try", "nb var-smoothing=-1"], "The 'var_smoothing' parameter"),
         (["--try", "edda covariance-model=VEX"], "Got 'VEX' instead"),
+        (["--try", "lda", "--try", "leaves", "--missing", "marginal"], "leaves takes complete rows alone"),
     ],
 )
 def test_a_search_that_cannot_be_made_is_refused(irises, options, message):
