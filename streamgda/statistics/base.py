@@ -265,6 +265,9 @@ class Statistics(Locked, ABC):
     def _moments(self) -> Any:
         """The moments of the rows in float64: `Moments` or `ExactMoments`, from which all below is read."""
 
+    has_scatter: ClassVar[bool] = True
+    """Whether the classes have covariances, by which rows can be compared."""
+
     @property
     def reasons(self) -> Mapping[int, Callable[[], Exception]]:
         """Why classes have no moments, by their positions."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,6 +36,7 @@ class LeafStatistics(Statistics):
         The forest.
     """
 
+    has_scatter: ClassVar[bool] = False
     _labelled: Labelled[LeafCounts]
 
     def __init__(self, rule: Any) -> None:

@@ -233,7 +233,7 @@ class DriftReport:
         Raises
         ------
         ValueError
-            If a limit is NaN or negative.
+            If a limit is NaN or negative, or of a distance, and the rows are compared by their shares alone.
         """
         limits = {
             "max_shift": max_shift,
@@ -248,6 +248,7 @@ class DriftReport:
         if limits == dict.fromkeys(limits):
             return tuple(alarms)
         for drift in self.drift:
+            check_distances(drift.shift.size > 0, max_shift, max_divergence)
             alarms += [f"class {named(drift.label)}: {alarm}" for alarm in self._alarms_of(drift, **limits)]
         return tuple(alarms)
 
@@ -276,6 +277,8 @@ class DriftReport:
 
     def _furthest(self, drift: ClassDrift) -> tuple[Any, float]:
         """The feature whose mean has shifted most, and how far, of those in which this is known."""
+        if not drift.shift.size:
+            return None, math.nan
         furthest = int(np.argmax(np.nan_to_num(np.abs(drift.shift), nan=-1.0, posinf=np.inf)))
         return self._named(furthest), float(drift.shift[furthest])
 
@@ -405,9 +408,9 @@ class Baseline:
         """How far the rows of each class of these lie from other rows of the class."""
         before = self._before
         (sizes, _), (new_sizes, absent) = (_sizes(one) for one in (before, after))
-        kind, n_features = kind_named(before.covariance_type), before.n_features
+        kind, n_features = kind_named(before.covariance_type), before.n_features * before.has_scatter
         nothing = np.full(n_features, np.nan), np.nan, np.zeros(n_features, np.bool_)
-        distances = self._distances(after)
+        distances = self._distances(after) if n_features else {}
         for label, size in sizes.items():
             other = new_sizes.get(label, absent)
             shifts, distance, is_lacking = distances.get(label, nothing)
@@ -527,6 +530,17 @@ def _in_common(before: Statistics, after: Statistics) -> tuple[Statistics, Stati
     return before, after, tuple(new_names.tolist())
 
 
+def check_distances(
+    are_known: bool, max_shift: float | None = None, max_divergence: float | None = None, **_: Any
+) -> None:
+    """Raise ValueError if distances of classes are limited and not known."""
+    if not are_known and (max_shift is not None or max_divergence is not None):
+        raise ValueError(
+            "a state without covariances is compared by the shares of the classes alone; leave out max_shift "
+            "and max_divergence, or limit them in a ledger of the rows as they are"
+        )
+
+
 def _check_alike(before: Statistics, after: Statistics) -> None:
     kinds = [one.covariance_type for one in (before, after)]
     if kinds[0] != kinds[1]:
@@ -551,7 +565,7 @@ def _share_shift(old: _Size, new: _Size) -> float:
 
 def _shift_by_chance(n_features: int, old: _Size, standard_error: float) -> float:
     """The largest shift that chance gives: a quantile of Student's t, by Bonferroni's bound."""
-    if old.freedom <= 0:
+    if old.freedom <= 0 or not n_features:
         return math.inf
     quantile = -float(stdtrit(old.freedom, _SURE / 2 / n_features))
     return quantile * math.sqrt(old.rows_of_scatter / old.freedom) * standard_error
@@ -571,7 +585,7 @@ def _divergence_by_chance(
     """
     d, features = (n_features, 1) if kind.has_products else (1, n_features)
     least = min(old.freedom, new.freedom)
-    if not new.count or least <= d + 1:
+    if not n_features or not new.count or least <= d + 1:
         return math.inf, math.inf
     both = old, new
     spread = [one.freedom / one.rows_of_scatter for one in both]

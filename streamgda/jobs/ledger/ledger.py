@@ -24,7 +24,7 @@ from streamgda.data.storage.documents import digest, to_json
 from streamgda.data.storage.filesystems import LOCK, finished_name, reached, resolve
 from streamgda.data.storage.footers import release_memory
 from streamgda.data.storage.paths import Address, AnyFileSystem, Path
-from streamgda.jobs.ledger.drift import Baseline, DriftReport, RefreshReport
+from streamgda.jobs.ledger.drift import Baseline, DriftReport, RefreshReport, check_distances
 from streamgda.jobs.ledger.entries import Entries, FileRecord, LedgerFile, State, as_lists, table_of, total_of
 from streamgda.jobs.ledger.refresh import OnError, Reader, RefreshPlan, plan_refresh, warn_of_copies
 from streamgda.jobs.passes.compute import scheduler_for
@@ -368,6 +368,7 @@ class StatisticsLedger:
         if on_error not in {"raise", "skip"}:
             raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
         DriftReport().alarms(**limits)  # raises if a limit is not known
+        check_distances(total_of(self._empty).has_scatter, **limits)
         if isinstance(source, str | os.PathLike | list | tuple):
             reads = self.read_options
             with self._naming(reads):

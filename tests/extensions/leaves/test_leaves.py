@@ -201,6 +201,13 @@ def test_windows_and_ledgers_forget_to_the_bit(tmp_path):
     assert ledger.statistics() == days[0] + sum(days[2:], rule.empty())
     (entry,) = (tmp_path / "ledger/entries").iterdir()
     assert b"roots" not in entry.read_bytes()  # the forest, once in ledger.parquet
+    pq.write_table(table(X[600:1_200], y[600:1_200]), tmp_path / "data/5.parquet")
+    with pytest.raises(ValueError, match="compared by the shares of the classes alone; leave out max_shift"):
+        ledger.refresh(scan_parquet(tmp_path / "data", "y"), max_shift=1)
+    report = ledger.refresh(scan_parquet(tmp_path / "data", "y"), max_share_shift=9)
+    assert [one.prior for one in report.drift] == (days[1].weights / 600).tolist()
+    assert str(report).count("NaN") == 2 * len(report.drift)  # shift and divergence
+    assert ledger.statistics() == sum(days, rule.empty())
     assert b"roots" in (tmp_path / "ledger/ledger.parquet").read_bytes()
 
 
