@@ -354,7 +354,11 @@ def empty(**required):
         (lambda: fitted().to_sql("rows"), "no other system has the map"),
         (lambda: empty(exact=True), "'tied' alone"),
         (lambda: empty(missing="marginal"), "takes complete rows"),
-        (lambda: streamgda.drift(fitted().statistics_, fitted().statistics_), "holds the pairs that occur"),
+        (lambda: fitted().statistics_.scatter, "holds the pairs that occur"),
+        (
+            lambda: streamgda.drift(*[fitted().statistics_] * 2).alarms(max_divergence=1),
+            "by the shares of the classes alone",
+        ),
         (lambda: fitted()._scores.mapped(None), "on the host alone"),
         (lambda: fitted().contributions([[0] * 5]), "of mapped features alone"),
         (
