@@ -706,9 +706,9 @@ def _spread(old: Gaussian, new: Gaussian) -> float:
     """‖W₁ᵀ (Σ₁ − Σ₂) W₂‖², which classes of one covariance share."""
     key = "spread", new.constant.tobytes()
     of, spread = new.shared.get(key, (None, np.nan))
-    if of is not old.covariance.base or of is None:
+    if of is not old.shared:
         spread = float(((old.whitening.T @ (old.covariance - new.covariance) @ new.whitening) ** 2).sum())
-        new.shared[key] = old.covariance.base, spread
+        new.shared[key] = old.shared, spread
     return float(spread)
 
 

@@ -474,3 +474,10 @@ def test_classes_of_one_covariance_are_compared_by_one_whitening(monkeypatch):
     pairs = zip(gaussians_of(old).values(), gaussians_of(new).values(), strict=True)
     alone = [divergence(replace(a, shared={}), replace(b, shared={})) for a, b in pairs]
     np.testing.assert_array_equal([one.divergence for one in report.drift], alone)
+
+
+def test_the_divergence_of_two_densities_does_not_depend_on_what_was_compared_before():
+    rng, y = np.random.default_rng(0), np.arange(60) % 3
+    old, new = (gaussians_of(ClassStatistics().update(rng.normal(size=(60, 3)), y)) for _ in range(2))
+    alone = [divergence(replace(old[k], shared={}), replace(new[0], shared={})) for k in range(3)]
+    assert [divergence(old[k], new[0]) for k in range(3)] == alone
