@@ -76,7 +76,7 @@ class LeafRows(MapRule):
         """The state of no rows; ValueError if more is required than counts."""
         if required != _REQUIRED:
             raise ValueError(
-                "leaves are counted with covariance_type='tied' alone, and "
-                f"{' and '.join(required.in_words())} were asked for"
+                "leaves are counted with covariance_type='tied' alone, without "
+                f"{' and '.join(required.in_words())}"
             )
         return LeafStatistics(self)
