@@ -12,7 +12,7 @@ import scipy.stats
 
 import streamgda
 from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics, accumulate, scan_arrow
-from streamgda.jobs.ledger.drift import divergence, gaussians_of
+from streamgda.jobs.ledger.distances import divergence, gaussians_of
 from streamgda.models.gaussians.whitening import Whitening
 from tests.reference import exact_moments
 
