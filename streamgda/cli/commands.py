@@ -13,6 +13,8 @@ from typing import Any, TypeAlias, cast
 import click
 import joblib
 import pandas as pd
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 import streamgda as sg
 from streamgda.cli.errors import Refused, Skipped, describe
@@ -293,6 +295,9 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = (),
     otherwise. A file that does not fit is an error that names it; with --on-error skip it is left out, the
     others are learnt, and the exit code is 4.
 
+    Without --model, a model that is at --out is learnt anew: it keeps its kind, and its parameters unless
+    options name others. With --model, a new one takes its place.
+
     Parameters
     ----------
     out
@@ -318,7 +323,8 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = (),
     """
     if out is None and given("model"):
         raise click.UsageError("--model and the like are for the model that --out saves.")
-    estimator, build, missing = _model_of()
+    _check_replaceable(out)
+    estimator, build, missing = _model_of(known=_model_at(out))
     known, _ = _tried(lambda: sg.StatisticsLedger(ledger).read_options)
     groups = given("ledger").get("groups")
     source = _source_of(data, known=known or {}, without=[groups] if groups else [])
@@ -526,18 +532,40 @@ def _missing_of(model: Any) -> dict[str, Any]:
     return {}
 
 
-def _model_of(option: str = "") -> tuple[Any, Callable[..., Any], Any]:
-    """A new estimator by the options of the user, what makes it of statistics, and its `missing`."""
+def _model_of(option: str = "", known: Any = None) -> tuple[Any, Callable[..., Any], Any]:
+    """A new estimator by the options of the user, what makes it of statistics, and its `missing`.
+
+    What the options do not say is as of `known`, if it is given.
+    """
     params = dict(given("model"))
-    kind = getattr(sg, MODELS[option or params.pop("model", "qda")])
+    named = option or params.pop("model", "qda")
+    kind = getattr(sg, MODELS[named]) if known is None else type(known)
     missing = _missing_of(kind()).get("missing", "raise")
     params |= {} if missing == "raise" else {"missing": missing}
+    params = params if known is None else {**known.get_params(deep=False), **params}
     try:
         estimator = kind().set_params(**params)
         estimator._validate_params()
     except ValueError as error:
         raise click.UsageError(describe(error)) from error
     return estimator, partial(kind.from_statistics, **params), missing
+
+
+def _model_at(out: str | None) -> Any:
+    """The model that a refresh learns anew, unfitted; None if there is none, or options choose another."""
+    if out is None or "model" in given("model"):
+        return None
+    other = "choose a model with --model, or another --out"
+    try:
+        saved = sg.load(out)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ValueError(f"{describe(error)}; {other}") from error
+    if isinstance(saved, Statistics | Pipeline):
+        holds = "statistics" if isinstance(saved, Statistics) else "a pipeline"
+        raise ValueError(f"{shown(out)} holds {holds}, and refresh learns a model anew; {other}")
+    return clone(saved)
 
 
 def _rule_of(estimator: Any, source: Source, **run: Any) -> RowRule | None:

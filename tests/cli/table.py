@@ -68,7 +68,8 @@ PARTS = {"categories": (streamgda.Categorical, "columns"), "subclasses": (stream
 
 MODEL = (
     "Quadratic or linear discriminant analysis, Gaussian naive Bayes, the best of fourteen models of the "
-    "covariances, or a mixture for each class.  [default: qda; of merge, that of the files]"
+    "covariances, or a mixture for each class.  [default: qda; of merge, that of the files; of refresh, that "
+    "at --out]"
 )
 
 REPORT = {

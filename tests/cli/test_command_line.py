@@ -394,13 +394,47 @@ def test_a_ledger_keeps_what_its_model_needs(days):
     invoke(days, *REFRESH, "--out", "model.parquet", "--shrinkage", "auto")
     model = streamgda.load(days / "model.parquet")
     assert (type(model), model.shrinkage) == (QuadraticDiscriminantAnalysis, "auto")
-    assert invoke(days, *REFRESH, "--out", "model.parquet").startswith("read 0 files")
     poor = [*REFRESH[:1], "poor", *REFRESH[2:]]
     invoke(days, *poor, "--covariance-type", "diag", "--out", "model.parquet", "--model", "nb")
-    said = invoke(days, *poor, "--out", "model.parquet", code=1)
+    said = invoke(days, *poor, "--out", "model.parquet", "--model", "qda", code=1)
     assert "keeps less than the model needs: refresh another ledger, with --covariance-type full" in said
     assert "reused" not in said  # it is told before the files are looked at
     assert type(streamgda.load(days / "model.parquet")) is GaussianNB
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "qda --reg-param 0.1 --pooling 0.2 --temperature 2 --missing marginal",
+        "lda --shrinkage auto --priors 0.2,0.3,0.5",
+        "nb --var-smoothing 1e-3 --exact",
+        "edda --covariance-model VEV",
+        "mda --subclasses 2",
+        "ridge --alpha 2",
+        "random-features --alpha 2 --products float32",
+        "leaves --alpha 2",
+    ],
+)
+def test_a_model_that_is_refreshed_keeps_its_kind_and_parameters(days, made, named):
+    invoke(days, *REFRESH, "--out", "model.parquet", "--model", *named.split())
+    first = load(days / "model.parquet")
+    (days / "days" / "2.parquet").unlink()
+    refresh = ["refresh", "ledger", "days", "--out", "model.parquet"]
+    assert invoke(days, *refresh).startswith("read 0 files")
+    model = load(days / "model.parquet")
+    assert (type(model), model.statistics_.n_rows) == (type(first), 80)
+    assert str(model.get_params()) == str(first.get_params())
+    invoke(days, *refresh, "--temperature", "3")
+    assert load(days / "model.parquet").get_params()["temperature"] == 3
+
+
+def test_a_refresh_replaces_what_is_no_model_only_if_a_model_is_named(days, made):
+    model, source = load(made / "model.parquet"), scan_parquet(made / "days", "kind", features=FEATURES)
+    for saved, said in (model.statistics_, "statistics"), (model.as_pipeline(source), "a pipeline"):
+        saved.save(days / "model.parquet")
+        assert f"holds {said}" in invoke(days, *REFRESH, "--out", "model.parquet", code=1)
+        assert "ledger" not in names_in(days)
+    invoke(days, *REFRESH, "--model", "qda", "--out", "model.parquet")
 
 
 def test_a_refresh_that_does_nothing_says_what_it_would_read(days):
