@@ -17,6 +17,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
@@ -421,10 +422,21 @@ def test_the_pipeline_of_a_map_of_text_takes_the_columns_as_they_are_stored(tran
 def test_a_map_of_text_names_what_is_missing_and_what_it_takes(tmp_path):
     wrong = pa.table({"text": ["w1", "w2", None], "size": [1.0, 2.0, 3.0], "y": [0, 1, 1]})
     texts = scan_arrow(wrong, "y", features=["text"])
-    with pytest.raises(ValueError, match="row 2: feature 'text' is NaN or null"):
+    remedy = "with missing='drop'; or give HashingVectorizer.* a preprocessor= that makes \"\" of None"
+    with pytest.raises(ValueError, match=f"row 2: feature 'text' is NaN or null.*{remedy}"):
         accumulate(texts.map(HASHES))
     dropped = scan_arrow(wrong, "y", features=["text"], missing="drop").map(HASHES)
     assert accumulate(dropped, covariance_type="diag").n_dropped == 1
+    filled = scan_arrow(pa.table({"text": ["w1", "w2", ""], "y": [0, 1, 1]}), "y", features=["text"])
+    expected, blank = accumulate(filled.map(HASHES)), clone(HASHES).set_params(preprocessor=lambda s: s or "")
+    assert accumulate(texts.map(blank)) == expected
+    fill, frame = FunctionTransformer(lambda texts: texts.fillna("")), pd.DataFrame({"text": [""]})
+    with pytest.raises(ValueError, match=r'of text FunctionTransformer\(lambda texts: texts.fillna\(""\)\)'):
+        accumulate(texts.map(ColumnTransformer([("text", HASHES, "text")]).fit(frame)))
+    steps = ColumnTransformer([("text", make_pipeline(fill, HASHES), "text")]).fit(frame)
+    np.testing.assert_array_equal(
+        accumulate(texts.map(steps, features=expected.feature_names)).means, expected.means
+    )
     for features in (None, ["size"]):
         with pytest.raises(ValueError, match="takes one column of text; name it where the source is scanned"):
             scan_arrow(wrong, "y", features=features).map(HASHES)

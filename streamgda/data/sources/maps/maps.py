@@ -141,10 +141,7 @@ class FeatureMap:
         except Exception as error:  # a transformer may raise anything
             may_be_missing = isinstance(error, (ValueError, TypeError, AttributeError))
             if may_be_missing and not block.are_finite().all():
-                block.raise_for_values(
-                    other_remedy=f"let {name_of(self.transformer)} come after a step that fills them in, "
-                    "such as a SimpleImputer"
-                )
+                block.raise_for_values(other_remedy=_filling_in(self.transformer, block))
             error.add_note(f"{_RAISED_BY} {name_of(self.transformer)}, for rows from {block.row_name(0)} on")
             raise
         shape, is_csr = (n_rows, len(self.names)), is_sparse(result)
@@ -182,6 +179,15 @@ def takes_documents(transformer: Any) -> bool:
 
     first = _first_step(transformer)
     return isinstance(first, BaseEstimator) and not get_tags(first).input_tags.two_d_array
+
+
+def _filling_in(transformer: Any, block: Block) -> str:
+    """How missing values may be filled in before a transformer gets them."""
+    if takes_documents(transformer):
+        return f'give {name_of(transformer)} a preprocessor= that makes "" of None'
+    of_text = ', or of text FunctionTransformer(lambda texts: texts.fillna(""))'
+    steps = "a SimpleImputer" + of_text * isinstance(block.features, StoredColumns)
+    return f"fill it in before {name_of(transformer)} by another step, such as {steps}"
 
 
 def _takes_sparse(transformer: Any) -> bool:
