@@ -179,7 +179,8 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     table["params"] = [{k: v for k, v in p.items() if k != "estimator"} for p in table["params"]]
     table = table.rename(columns=lambda name: name.removesuffix("_test_score").removeprefix("fit_"))
     table["error"] = table["error"].map(as_options)
-    columns = ["rank", "mean", "std", "model", "params", *["error"][: any(table["error"])]]
+    columns = ["rank", "mean", "std", "model", "params", *table.columns.intersection(["temperature"])]
+    columns += ["error"] if any(table["error"]) else []
     candidates = table[columns].sort_values("rank", kind="stable")
     facts = {"scoring": found.scoring, "n_splits": found.n_splits_, "n_reads": found.n_reads_}
     best = table.loc[found.best_index_]

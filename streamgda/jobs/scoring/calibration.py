@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
 
 from streamgda.data.blocks.wording import callers_level
 from streamgda.models.gaussians.posteriors import Array
@@ -90,18 +91,18 @@ def warned_of(temperature: float) -> float:
 
 
 def loss_at(losses: Array, temperature: float) -> float:
-    """The mean loss at a temperature, by a parabola in log T through those at the nearest three.
+    """The mean loss at a temperature, by a cubic spline in log T. NaN if the losses are not known.
 
     Raises
     ------
     ValueError
         If the temperature is outside the grid.
     """
-    lowest, highest = 1 / _inverse(N_LOSSES - 1), 1 / _inverse(0)
+    places = np.arange(N_LOSSES)
+    lowest, *_, highest = np.sort(1 / _inverse(places))
     if not lowest <= temperature <= highest:
         raise ValueError(f"losses are known from temperature {lowest:g} to {highest:g}; got {temperature!r}")
+    if not np.isfinite(losses).all():
+        return np.nan
     place = _STEPS_PER_OCTAVE * (-np.log2(temperature) - _FIRST_OCTAVE)
-    middle = min(max(round(place), 1), N_LOSSES - 2)
-    below, at, above = losses[middle - 1 : middle + 2]
-    offset = place - middle
-    return float(at + offset * (above - below) / 2 + offset**2 * (above - 2 * at + below) / 2)
+    return float(CubicSpline(places, losses)(place))

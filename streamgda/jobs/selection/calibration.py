@@ -12,10 +12,17 @@ from numpy.typing import ArrayLike
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.wording import named
 from streamgda.jobs.scoring import inference
-from streamgda.jobs.scoring.calibration import N_LOSSES, best_temperature, losses_when_divided, warned_of
+from streamgda.jobs.scoring.calibration import (
+    N_LOSSES,
+    best_temperature,
+    loss_at,
+    losses_when_divided,
+    warned_of,
+)
 from streamgda.jobs.selection.scorings import METRICS, Metric, Scored
 from streamgda.models.estimators.classifier import GaussianClassifier
 from streamgda.models.estimators.reading import blocks_to_learn, check_announced, check_has_learnt
+from streamgda.statistics.covariances import Array
 
 CALIBRATION = "temperature"
 
@@ -33,9 +40,17 @@ class CalibrationLosses(Metric):
         self._sums[-1] += rows.weights.sum()
 
     @property
+    def _means(self) -> Array:
+        return self._sums[:-1] / self._sums[-1] if self._sums[-1] else np.full(N_LOSSES, np.nan)
+
+    @property
     def score(self) -> float:
         """The temperature at which the mean loss is least."""
-        return best_temperature(self._sums[:-1] / self._sums[-1]) if self._sums[-1] else np.nan
+        return best_temperature(self._means)
+
+    def loss_at(self, temperature: float) -> float:
+        """The mean loss at a temperature; NaN if there is none."""
+        return np.nan if np.isnan(temperature) else loss_at(self._means, temperature)
 
 
 MEASURED: dict[str, Callable[[int], Metric]] = {**METRICS, CALIBRATION: CalibrationLosses}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,11 @@ from sklearn.pipeline import Pipeline
 
 from streamgda.data.blocks.arrays import column_labels
 from streamgda.data.blocks.options import check_not_renamed
-from streamgda.data.blocks.wording import check_known
+from streamgda.data.blocks.wording import callers_level, check_known
 from streamgda.data.registry import OPTIONS
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.columns.encoding import Encoding
-from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD
+from streamgda.jobs.selection.scorings import BRIER_SCORES, LOG_LIKELIHOOD, LOG_LOSSES
 from streamgda.models.estimators.classifier import GaussianClassifier
 from streamgda.models.estimators.generative import GenerativeClassifier
 from streamgda.models.estimators.reading import too_few_classes
@@ -144,6 +145,24 @@ def check_have_likelihoods(candidates: Sequence[Candidate], scorings: Sequence[s
                 f"{type(model).__name__} has no densities, and so no log-likelihood: set "
                 "scoring='neg_log_loss' or scoring='accuracy'"
             )
+
+
+def warn_of_uncalibrated(
+    candidates: Sequence[Candidate], ranking: Sequence[Any], calibrate: str | None
+) -> None:
+    """Warn if the log loss or Brier score ranks models without densities, uncalibrated, among others."""
+    if not {*ranking} & {*BRIER_SCORES, *(() if calibrate else LOG_LOSSES)}:
+        return
+    models = [candidate.estimator for candidate in candidates]
+    others = [model for model in models if not isinstance(model, GenerativeClassifier)]
+    names = {type(model).__name__ for model in others if model.temperature == 1.0}
+    if names and len(others) < len(models):
+        warnings.warn(
+            f"{', '.join(sorted(names))}: not calibrated in a search, and so ranked too low beside models of "
+            "densities; set scoring='neg_log_loss' and calibrate='temperature', which ranks each candidate "
+            "at its best temperature",
+            stacklevel=callers_level(),
+        )
 
 
 def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:

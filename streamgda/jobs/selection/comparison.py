@@ -32,7 +32,7 @@ from streamgda.jobs.selection.row_scores import (
     ModelScorer,
     score_splits,
 )
-from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD, mean_log_likelihood
+from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD, LOG_LOSSES, mean_log_likelihood
 from streamgda.jobs.selection.splitters import tested_folds
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised
 from streamgda.statistics.base import Statistics
@@ -195,11 +195,17 @@ class Comparison:
         """Why each candidate failed, in one line: each error once, with its folds; "" if no trial failed."""
         return [_reasons_of_folds({t.tested[0]: t.error for t in row if t.error}) for row in self.trials]
 
-    def best_calibrations(self) -> Array:
-        """The best temperature of each candidate for the held-out rows: (n_candidates,)."""
-        metrics = ([trial.metrics[CALIBRATION] for trial in row if trial.metrics] for row in self.trials)
-        pooled = (reduce(CalibrationLosses.merge, row, CalibrationLosses(0)) for row in metrics)
-        return np.array([losses.score for losses in pooled])
+    def calibrate(self) -> Array:
+        """Score log losses at the best temperature of each candidate; return these: (n_candidates,)."""
+        temperatures = []
+        for row in self.trials:
+            scored = [trial for trial in row if trial.metrics]
+            losses: list[CalibrationLosses] = [trial.metrics[CALIBRATION] for trial in scored]
+            best = reduce(CalibrationLosses.merge, losses, CalibrationLosses(0)).score
+            temperatures.append(best)
+            for trial, own in zip(scored, losses, strict=True):
+                trial.scores |= {name: -own.loss_at(best) for name in LOG_LOSSES if name in trial.scores}
+        return np.array(temperatures)
 
     def undefined(self) -> dict[str, list[Any]]:
         """The scorings that give no number to a fitted model, and the folds in which they do not."""

@@ -24,6 +24,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
 LOG_LIKELIHOOD = "log_likelihood"
+LOG_LOSSES, BRIER_SCORES = ("log_loss", "neg_log_loss"), ("brier_score", "neg_brier_score")
 
 
 @dataclass(frozen=True)
@@ -171,10 +172,8 @@ class RocAuc(Metric):
 METRICS: dict[str, Callable[[int], Metric]] = {
     LOG_LIKELIHOOD: partial(Mean, _log_likelihood),
     "accuracy": partial(Mean, _accuracy),
-    "log_loss": partial(Mean, _log_loss),
-    "neg_log_loss": partial(Mean, _log_loss),
-    "brier_score": partial(Mean, _brier_score),
-    "neg_brier_score": partial(Mean, _brier_score),
+    **dict.fromkeys(LOG_LOSSES, partial(Mean, _log_loss)),
+    **dict.fromkeys(BRIER_SCORES, partial(Mean, _brier_score)),
     "roc_auc": RocAuc,
     "roc_auc_ovr": RocAuc,
     "f1_macro": F1Macro,

@@ -33,6 +33,7 @@ from streamgda.jobs.selection.candidates import (
     check_that_scores_differ,
     common_encoding,
     statistics_for_all,
+    warn_of_uncalibrated,
 )
 from streamgda.jobs.selection.comparison import Comparison, compare
 from streamgda.jobs.selection.row_scores import RowScorer
@@ -98,8 +99,11 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         of the scoring that selects the best candidate. A callable gets `cv_results_` and returns the index
         of the best.
     calibrate : {"temperature"} or None, default=None
-        Give the best candidate the temperature that minimises the log loss of the held-out rows of all folds
-        together. This takes a second read, unless `scoring` already needs one.
+        Find the temperature of each candidate that minimises the log loss of the held-out rows of all folds
+        together, and give the best candidate its own. "neg_log_loss" is then that at these temperatures,
+        without which classifiers that have no densities lose to others. It flatters a candidate by one
+        parameter fitted to all n rows, about 1 / n. Other scorings are those of the estimators as they are,
+        the Brier score too. This takes a second read, unless `scoring` already needs one.
     error_score : "raise" or float, default=np.nan
         The score of a candidate that cannot be fitted, such as a singular one. `cv_results_["fit_error"]`
         says why. "raise" raises an error instead.
@@ -201,6 +205,8 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             kept in `fold_statistics_`. After another error, or Ctrl-C, the search is as it was.
         """
         candidates, scorings = self._candidates(), self._measures()
+        ranking = [self.refit] if self.refit in self._scorings() else self._scorings()
+        warn_of_uncalibrated(candidates, ranking, self.calibrate)
         how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
         maps, _ = maps_and_model(self.estimator)
         if maps is not None and not isinstance(X, FoldStatistics):
@@ -295,10 +301,10 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         candidates, names = self._candidates(), self._scorings()
         params = [candidate.params for candidate in candidates]
         self.cv_results_ = results_table(params, comparison.times(), comparison.reasons())
+        if self.calibrate is not None:
+            self.cv_results_[CALIBRATION] = comparison.calibrate()
         for name, values in comparison.filled(names, self.error_score).items():
             self.cv_results_ |= scores_table("score" if isinstance(self.scoring, str) else name, values)
-        if self.calibrate is not None:
-            self.cv_results_[CALIBRATION] = comparison.best_calibrations()
         scorers = {name: RowScorer(name) for name in names}
         self.n_splits_ = len(comparison.folds)
         self.multimetric_ = not isinstance(self.scoring, str)

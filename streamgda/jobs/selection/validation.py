@@ -48,7 +48,7 @@ def cross_validate(
     cv, scoring, groups, fold, error_score
         As for `StatisticsSearchCV`.
     calibrate : {"temperature"} or None, default=None
-        Report the temperature that minimises the log loss of the held-out rows.
+        Report the temperature that minimises the log loss of the held-out rows. Scores do not change.
 
     Returns
     -------

@@ -1,12 +1,15 @@
 """The temperature of held-out rows, which a search gives to the model that it chooses."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import log_softmax
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
 from sklearn.exceptions import FitFailedWarning
+from sklearn.metrics import log_loss
 
 from streamgda import (
     Evaluation,
@@ -14,6 +17,7 @@ from streamgda import (
     HashedKFold,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    RidgeClassifier,
     StatisticsSearchCV,
     cross_validate,
     load,
@@ -67,6 +71,58 @@ def test_the_chosen_model_has_that_of_all_rows_held_out(scoring):
     assert best.temperature == search.cv_results_["temperature"][search.best_index_] != 1
     expected = log_softmax(plain.predict_log_proba(X) / best.temperature, axis=1)
     np.testing.assert_allclose(search.predict_proba(X), np.exp(expected), rtol=1e-9, atol=1e-15)
+
+
+MIXED = {"estimator": [GaussianNB(), RidgeClassifier(alpha=1100)]}
+
+
+@pytest.mark.parametrize("scoring", ["neg_log_loss", ["accuracy", "log_loss"]])
+def test_each_candidate_is_ranked_by_its_loss_at_its_best_temperature(scoring):
+    name, key = (scoring, "score") if isinstance(scoring, str) else ("log_loss", "log_loss")
+    search = StatisticsSearchCV(None, MIXED, scoring=scoring, refit=name, calibrate="temperature").fit(X, Y)
+    results, means = search.cv_results_, []
+    for number, model in enumerate(MIXED["estimator"]):
+        folds = list(held_out_scores(model))
+
+        def losses_at(log_temperature, folds=folds):
+            return [log_loss(y, softmax(scores / np.exp(log_temperature), axis=1)) for y, scores in folds]
+
+        sizes = [len(y) for y, _ in folds]
+        best = minimize_scalar(
+            lambda t, f=losses_at, n=sizes: np.average(f(t), weights=n), bounds=(-1.3, 5)
+        ).x
+        own = results["temperature"][number]
+        assert own == pytest.approx(np.exp(best), rel=1e-2)
+        splits = [-results[f"split{i}_test_{key}"][number] for i in range(5)]
+        np.testing.assert_allclose(splits, losses_at(np.log(own)), rtol=1e-5)
+        means.append(np.mean(losses_at(best)))
+    np.testing.assert_allclose(-results[f"mean_test_{key}"], means, rtol=1e-3)
+    assert search.best_index_ == np.argmin(means) == 1  # without temperatures, the other wins
+    assert search.best_estimator_.temperature == results["temperature"][1]
+
+
+@pytest.mark.parametrize(
+    ("scoring", "calibrate", "grid", "warns"),
+    [
+        ("neg_log_loss", None, MIXED, True),
+        ("neg_brier_score", None, MIXED, True),
+        ("brier_score", "temperature", MIXED, True),
+        ("log_loss", "temperature", MIXED, False),
+        ("accuracy", None, MIXED, False),
+        (["neg_log_loss", "accuracy"], None, MIXED, False),
+        ("neg_log_loss", None, {"estimator": [LDA(), GaussianNB()]}, False),
+        ("neg_log_loss", None, {"estimator": [RidgeClassifier(alpha=1), RidgeClassifier()]}, False),
+        ("neg_log_loss", None, {"estimator": [LDA(), RidgeClassifier(temperature=0.5)]}, False),
+    ],
+)
+def test_a_ranking_of_uncalibrated_models_among_others_warns(scoring, calibrate, grid, warns):
+    refit = "accuracy" if isinstance(scoring, list) else True
+    search = StatisticsSearchCV(None, grid, scoring=scoring, refit=refit, calibrate=calibrate)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(X, Y)
+    words = "RidgeClassifier: not calibrated in a search"
+    assert [str(warning.message)[: len(words)] for warning in caught] == [words] * warns
 
 
 def test_cross_validation_reports_that_of_each_fold():
