@@ -576,6 +576,28 @@ def test_rows_with_holes_are_left_out_or_judged_by_what_they_have(iris, tmp_path
     assert (said["n_rows"], said["n_dropped"]) == (rows, 150 - rows)
 
 
+def test_reasons_of_rows_with_holes_name_a_remedy_that_works(iris, tmp_path):
+    holed = iris.copy()
+    holed.loc[7, "petal_length"] = np.nan
+    holed.to_parquet(tmp_path / "holed.parquet")
+    made = ["holed.parquet", "--target", "kind", "--features", NAMES, "--missing", "marginal", "--out", "m"]
+    invoke(tmp_path, "fit", *made, "--model", "lda")
+    asked = ["predict", "m", "holed.parquet", "--columns", "label,reasons", "--out", "scored"]
+    complete = (
+        "complete rows alone; set --missing raise, and fill in missing values first, or leave such rows"
+    )
+    assert complete in invoke(tmp_path, *asked, code=1)
+    said = invoke(tmp_path, *asked, "--missing", "raise", code=1)
+    assert "--missing drop; or fill it in first" in said
+    assert "marginal" not in said
+    assert "n_rows: 149" in invoke(tmp_path, *asked, "--missing", "drop")
+    model = streamgda.load(tmp_path / "m").set_params(missing="raise")
+    for rows in (holed[NAMES.split(",")], holed[NAMES.split(",")].to_dict("records")):
+        with pytest.raises(ValueError, match="row 7: .* NaN or null.*; or fill it in first") as caught:
+            model.contributions(rows)
+        assert "marginal" not in str(caught.value)
+
+
 def test_evaluate_reports_what_the_library_finds(made, iris):
     report = json.loads(invoke(made, "evaluate", "model.parquet", "days", "--target", "kind", "--json"))
     model = streamgda.load(made / "model.parquet")

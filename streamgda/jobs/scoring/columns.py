@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.block import FILL_IN, Block
 from streamgda.data.blocks.labels import Labels, code_dtype
 from streamgda.data.storage.identity import UNTOLD
 from streamgda.jobs.scoring.inference import Decision, Model, score_slice, slices_of
@@ -205,8 +205,9 @@ class PredictionColumns:
             for column, fields in entries
         ]
         is_best_alone = self.columns == ("label",) and self.decision.is_by_posterior
+        remedy = FILL_IN if "reasons" in self.columns else None
         for where in slices_of(block, 1 if is_best_alone else len(self.labels)):
-            for scores in score_slice(self.model, block, where):
+            for scores in score_slice(self.model, block, where, remedy=remedy):
                 for (column, _), array in zip(entries, arrays, strict=True):
                     array[:, where][:, scores.positions] = column.values(self, scores).T
         columns = [

@@ -40,8 +40,12 @@ def slices_of(block: Block, n_scores: int) -> list[slice]:
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-def score_slice(model: Model, block: Block, where: slice) -> Iterator[RowScores]:
+def score_slice(
+    model: Model, block: Block, where: slice, *, remedy: str | None = None
+) -> Iterator[RowScores]:
     """Yield the scores of the rows of a slice. Their positions count from its start.
+
+    A `remedy` of missing values takes the place of that by which the model predicts.
 
     Raises
     ------
@@ -55,7 +59,7 @@ def score_slice(model: Model, block: Block, where: slice) -> Iterator[RowScores]
     else:
         rows = block.values(where)
     if not np.isfinite(rows.sum()):
-        _check_values(model, block, rows)
+        _check_values(model, block, rows, remedy or remedy_to_predict(model))
     try:
         for scores in score_rows(model, rows):
             _ = scores.posterior_scores  # raises here if a row is too far from all classes
@@ -64,9 +68,9 @@ def score_slice(model: Model, block: Block, where: slice) -> Iterator[RowScores]
         raise error.moved(lambda row: where.start + row).named(block.row_name) from error
 
 
-def _check_values(model: Model, block: Block, rows: Any) -> None:
+def _check_values(model: Model, block: Block, rows: Any, remedy: str) -> None:
     """Raise ValueError if rows of a block, an array or in CSR, hold what the model cannot score."""
-    is_dense, remedy = isinstance(rows, np.ndarray), remedy_to_predict(model)
+    is_dense = isinstance(rows, np.ndarray)
     if is_dense and model.missing != "raise":
         if np.isinf(rows).any():
             block.check_no_infinity()

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._set_output import ADAPTERS_MANAGER, _get_output_config
 
+from streamgda.data.blocks.block import FILL_IN
 from streamgda.data.blocks.labels import position_of
 from streamgda.data.blocks.schema import Schema
 from streamgda.data.blocks.wording import RowError
@@ -277,7 +278,7 @@ def _gaps_of(one: Codes, other: Codes, n_classes: int) -> Callable[[Array], Arra
 )
 def contributions(model: Any, X: Any, *, label: Any, against: Any) -> Array:
     """The contributions of features to the log-odds of two classes, and last the base value: (n, p + 1)."""
-    rows = check_rows(model, X)
+    rows = check_rows(model, X, other_remedy=FILL_IN)
     with at_one_moment(model):
         own = Contributions.of(model)
         pair = _positions(model, own.state, label, against)

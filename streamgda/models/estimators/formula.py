@@ -82,7 +82,10 @@ def score_formula(model: Any, system: str) -> ScoreFormula:
 def check_formula(model: Any, system: str) -> None:
     """Raise ValueError for ``missing="marginal"`` and ``predictive="student"``, which have no formula."""
     if model.missing != "raise":
-        raise ValueError(f"{system} takes no missing values; set missing='raise'")
+        raise ValueError(
+            f"{system} takes complete rows alone; set missing='raise', and fill in missing values first, or "
+            "leave such rows out, as a source does with missing='drop'"
+        )
     if model.predictive != "plugin":
         raise ValueError(f"{system} takes no {model.predictive} densities; set predictive='plugin'")
 

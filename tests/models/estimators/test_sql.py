@@ -127,7 +127,7 @@ def test_what_sql_does_not_have_is_refused():
     few = X[["x0", "x1"]]
     for model, message in (
         (GaussianNB().fit(few.to_numpy(), y), "SQL needs names of columns"),
-        (GaussianNB(missing="marginal").fit(few, y), "SQL takes no missing values"),
+        (GaussianNB(missing="marginal").fit(few, y), "SQL takes complete rows alone"),
         (QuadraticDiscriminantAnalysis(predictive="student").fit(few, y), "SQL takes no student densities"),
     ):
         with pytest.raises(ValueError, match=message):
