@@ -71,8 +71,11 @@ def empty_statistics(
     if missing != "raise":
         empty = policy_of(missing).taking(empty)
     if rule is not None:
-        if not hasattr(rule, "assign"):
-            raise TypeError(f"a rule divides the rows of each class, as SubclassCenters do; got {rule!r}")
+        if not hasattr(rule, "check_same"):
+            raise TypeError(
+                "rule divides or maps the rows of each class; that of a fitted model is "
+                f"model.statistics_.rule; got {type(rule).__name__}"
+            )
         if hasattr(rule, "empty"):  # it has a state of its own
             if missing != "raise":
                 raise ValueError(f"{rule!r} takes complete rows; set missing='raise'")

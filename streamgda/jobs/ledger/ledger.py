@@ -43,6 +43,7 @@ ENTRIES = "entries"
 
 _OLD = "manifest.parquet"  # of ledgers in older formats
 _PARAMETERS = (*Required().keywords(), "folds", "groups")
+_STEPS = {"columns": "with_columns", "maps": "map", "split": "split"}
 _SCANNED = ("target", "features", "weight", "missing", "format", "hive_types")
 
 
@@ -78,8 +79,8 @@ class StatisticsLedger:
         How to learn from rows in which features are missing, as for `accumulate`, but in one read of a file.
         If not given, as the source says.
     rule : RowRule, optional
-        A rule that divides the rows of each class, as `draw_centers` of a
-        `MixtureDiscriminantAnalysis` returns them.
+        A rule that divides or maps the rows, as ``model.statistics_.rule`` of a fitted
+        `RandomFeatureClassifier`, or `draw_centers` of a `MixtureDiscriminantAnalysis`.
     filesystem : pyarrow or fsspec filesystem, optional
         Where `path` is. If None, inferred from `path`.
 
@@ -125,8 +126,8 @@ class StatisticsLedger:
         self.required = Required(covariance_type, fourth_moments, exact)
         policy_of(missing or "raise")  # raises if it names none
         self.missing, self.rule = missing, rule
-        self._options = {**self.required.keywords(), "folds": folds, "groups": groups, **to_metadata(rule)}
         self._empty = self._state_of_no_rows()
+        self._options = {**self.required.keywords(), "folds": folds, "groups": groups, **to_metadata(rule)}
         where, name = resolve(path, filesystem)
         self._storage, folder = where.unwrapped(name)
         self._folder = folder.rstrip("/")
@@ -257,18 +258,34 @@ class StatisticsLedger:
         return Entries(self._storage, f"{self._folder}/{ENTRIES}", digest(reads, 4))
 
     def _check_alike(self, before: LedgerFile, reads: Mapping[str, Any]) -> None:
-        for name in dict.fromkeys((*reads, *before.reads)) if before.reads else ():
-            ours, value = before.reads.get(name), reads.get(name)
-            if ours != value and (name, ours) != ("missing", "raise"):  # no row of those files lacks anything
-                option = AS_NAMED.get(name, name)
-                remedy = f"open it as it was made, with {_made_with(before.reads)}"
-                if name == "columns" and ours:
-                    remedy = "refresh it with a source that has them, by with_columns"
-                raise ValueError(
-                    f"{self._name} holds statistics with {option}={_written(ours)}, and here it is "
-                    f"{option}={_written(value)}; {remedy}, or use a ledger of its own for each way to read "
-                    "a dataset"
-                )
+        known = before.reads
+        names = [one for one in dict.fromkeys((*reads, *known)) if known and known.get(one) != reads.get(one)]
+        if known.get("missing") == "raise":  # no row of those files lacks anything
+            names = [name for name in names if name != "missing"]
+        if not names:
+            return
+        ours, theirs = (_shown(one, names) for one in (known, reads))
+        if "rule" in ours and ours["rule"] == theirs["rule"]:
+            theirs["rule"] = f"another {theirs['rule']}"
+        raise ValueError(
+            f"{self._name} holds statistics with {_as_arguments(ours)}, and here it is "
+            f"{_as_arguments(theirs)}; {self._remedy(ours)}, or use a ledger of its own for each way to read "
+            "a dataset"
+        )
+
+    def _remedy(self, ours: dict[str, str]) -> str:
+        """How to open and read a ledger that was made with these options, which differ now."""
+        if ours.get("rule", "None") != "None":
+            ours = {**ours, "rule": f"load_statistics('{Address(self.path)}/{LEDGER}').rule"}
+        own = {name: made for name, made in ours.items() if name in (*_PARAMETERS, "rule")}
+        read = {name: made for name, made in ours.items() if name not in own and name not in _STEPS}
+        source = [f"with {_as_arguments(read)}"] if read else []
+        for how, is_made in ("made as before by", True), ("without", False):
+            steps = [_STEPS[name] for name in _STEPS if name in ours and (ours[name] != "None") is is_made]
+            source += [f"{how} {' and '.join(steps)}"] if steps else []
+        ways = [f"open it with {_as_arguments(own)}"] if own else []
+        ways += [f"refresh it with a source {', '.join(source)}"] if source else []
+        return " and ".join(ways)
 
     @contextmanager
     def _naming(self, reads: Mapping[str, Any]) -> Iterator[None]:
@@ -278,8 +295,9 @@ class StatisticsLedger:
         except ValueError as error:
             if not reads:
                 raise
+            made = _as_arguments(_shown(reads, [name for name in _SCANNED if reads.get(name)]))
             raise ValueError(
-                f"{error}; {self._name} was made with {_made_with(reads)}: use another one for other data"
+                f"{error}; {self._name} was made with {made}: use another one for other data"
             ) from error
 
     # ------------------------------------------------------------------ refresh
@@ -508,10 +526,17 @@ def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
     return options if rule is None else {**options, "rule": rule}
 
 
-def _made_with(read_options: Mapping[str, Any]) -> str:
-    """How a ledger was made, as the arguments of `scan` and its own parameters."""
-    known = {name: read_options.get(name) for name in (*_SCANNED, *_PARAMETERS)}
-    return ", ".join(f"{name}={_written(value)}" for name, value in known.items() if value)
+def _shown(read_options: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
+    """Some options as the arguments that say them, and their values as text: of a rule its kind."""
+    known = {name: value for name, value in read_options.items() if value is not None}
+    texts = {AS_NAMED.get(name, name): _written(known.get(name)) for name in names if name not in RULES}
+    if len(texts) < len(names):
+        texts["rule"] = repr(rule_in(known))
+    return texts
+
+
+def _as_arguments(texts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={text}" for name, text in texts.items())
 
 
 def _written(value: Any) -> str:

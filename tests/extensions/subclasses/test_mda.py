@@ -345,7 +345,7 @@ def test_states_about_other_centres_do_not_merge(rows):
     for call in (model.merge, MixtureDiscriminantAnalysis.from_statistics):
         with pytest.raises(ValueError, match="do not keep subclasses apart"):
             call(plain)
-    with pytest.raises(TypeError, match="a rule divides the rows"):
+    with pytest.raises(TypeError, match="divides or maps the rows.*; got list"):
         accumulate(scan_arrow(pa.table({"x": [1.0], "y": [1]}), "y"), rule=[[1.0]])
 
 

@@ -20,11 +20,24 @@ import fsspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from sklearn.preprocessing import StandardScaler
 
-from streamgda import StatisticsLedger, accumulate, drift, load, scan_arrow, scan_parquet
+from streamgda import (
+    GaussianNB,
+    RandomFeatureClassifier,
+    RandomFeatures,
+    StatisticsLedger,
+    accumulate,
+    drift,
+    load,
+    load_statistics,
+    scan_arrow,
+    scan_parquet,
+)
 from streamgda import scan as scan_files
 from streamgda.jobs.ledger.entries import as_lists
 from tests.interrupted import ended_by, full_disk
@@ -415,13 +428,64 @@ def test_a_ledger_is_opened_as_it_was_made(data, tmp_path):
         tied.refresh(scan_arrow(rows(), "kind"))
     tied.refresh(scan(data))
     full = StatisticsLedger(tmp_path / "tied", "full", exact=True)
-    match = "statistics with covariance_type='tied', and here it is covariance_type='full'; open it as it was"
+    match = (
+        "with covariance_type='tied', and here it is covariance_type='full'; open it with cov.*='tied', or"
+    )
     for use in (full.statistics, lambda: full.refresh(scan(data))):
         with pytest.raises(ValueError, match=match):
             use()
     assert StatisticsLedger(tmp_path / "tied").files.num_rows == 4  # which need not be opened
     with pytest.raises(ValueError, match="covariance_type must be one of"):
         StatisticsLedger(tmp_path, "round")
+
+
+@pytest.mark.parametrize("folds", [None, 3])
+def test_errors_say_how_to_open_a_ledger_of_mapped_rows(data, tmp_path, folds):
+    """They name what differs; a rule is named by its kind, and is that of the ledger's file."""
+    where, source = tmp_path / "ledger", scan(data)
+    reads = (8, source), (9, source), (8, scan(data, features=["v", "u"]))
+    rules = (RandomFeatureClassifier(features=n).fit(one).statistics_.rule for n, one in reads)
+    rule, other, again = (one.from_document(one.to_document()) for one in rules)
+    StatisticsLedger(where, "tied", folds=folds, rule=rule).refresh(source)
+    for one, said in (None, "None"), (other, f"{other!r}"), (again, f"another {again!r}"):
+        with pytest.raises(ValueError, match="holds") as raised:
+            StatisticsLedger(where, "tied", folds=folds, rule=one).statistics()
+        holds, _, remedy = str(raised.value).partition(f" rule={said}; ")
+        assert holds.endswith(f"holds statistics with rule={rule!r}, and here it is")
+        way = remedy.partition(", or")[0].removeprefix("open it with rule=")
+        rule_of_ledger = eval(way, {"load_statistics": load_statistics})
+        assert StatisticsLedger(where, "tied", folds=folds, rule=rule_of_ledger).refresh(source).read == ()
+    with pytest.raises(ValueError, match=r"open it with covariance_type='tied',.* rule=load_statistics\('"):
+        StatisticsLedger(where, folds=folds).statistics()
+
+
+@pytest.mark.parametrize("given", [RandomFeatures(8), GaussianNB(), "rule"], ids=type)
+def test_what_is_no_rule_is_refused_when_a_ledger_is_opened(tmp_path, given):
+    with pytest.raises(TypeError, match=f"is model.statistics_.rule; got {type(given).__name__}"):
+        StatisticsLedger(tmp_path / "ledger", rule=given)
+
+
+@pytest.mark.parametrize(
+    ("made", "now", "said"),
+    [
+        (lambda one: one, lambda one: one.split(test=0.5)[0], "refresh it with a source without split, or"),
+        (lambda one: one.split(test=0.5)[0], lambda one: one, "with a source made as before by split, or"),
+        (
+            lambda one: one.with_columns(w=pc.field("u")),
+            lambda one: one,
+            "with a source made as before by with_columns, or",
+        ),
+        (
+            lambda one: one.map(StandardScaler().fit(np.eye(2)), ["a", "b"]).split(test=0.5)[0],
+            lambda one: one,
+            "with a source made as before by map and split, or",
+        ),
+    ],
+)
+def test_errors_say_how_a_source_was_made(data, ledger, made, now, said):
+    ledger.refresh(made(scan(data)))
+    with pytest.raises(ValueError, match=said):
+        ledger.refresh(now(scan(data)))
 
 
 def test_options_of_csv_hold_for_later_files(tmp_path, ledger):
@@ -434,8 +498,8 @@ def test_options_of_csv_hold_for_later_files(tmp_path, ledger):
         ledger.refresh(scan_files(data, "kind", format=how, missing="drop") if n == 0 else data)
     expected = accumulate(scan_files(data, "kind", format=how, missing="drop"))
     assert (ledger.statistics(), expected.n_dropped) == (expected, 2)
-    made = r"made, with target='kind', features=\['u', 'v'\], missing='drop', format=\"csv .*-999.*\", cov"
-    with pytest.raises(ValueError, match=f"holds statistics with format=.* and here it is format=.*{made}"):
+    made = r'refresh it with a source with format="csv .*-999.*", or'
+    with pytest.raises(ValueError, match=f"holds statistics with format=.* and here it is format=.*; {made}"):
         ledger.refresh(scan_files(data, "kind", format="csv delimiter=;", missing="drop"))
     (tmp_path / "other.csv").write_text("w;sort\n1;a\n")
     made = r"no column 'kind'.*; the ledger in \S+ was made with target='kind', features=\['u', 'v'\]"
