@@ -3,17 +3,19 @@
 A new parameter fails here until it has a value to be tried with, and what it does in each call is decided.
 """
 
+import re
 from functools import partial
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import streamgda
-from streamgda import LeafFeatures, RandomFeatures, cross_validate, evaluate, scan
+from streamgda import LeafFeatures, RandomFeatures, cross_validate, evaluate, from_bytes, scan
 from streamgda.models.estimators import ESTIMATORS
 
 RNG = np.random.default_rng(0)
@@ -117,6 +119,13 @@ def test_a_missing_value_is_an_error_with_a_remedy_that_the_model_has(name, tmp_
             call()
         assert ("missing='marginal'" in str(caught.value)) == takes, str(caught.value)
         assert ("SimpleImputer" in str(caught.value)) != takes, str(caught.value)
+    if not takes:
+        (remedy,) = re.findall(r"x=(pc.*)\)$", str(caught.value))
+        of_v = remedy.replace("'x'", "'v'").replace("VALUE", "0.5")
+        filled = source.with_columns(v=eval(of_v, {"pc": pc}))
+        pipeline, row = make().fit(filled).as_pipeline(filled), {"u": 0.1, "v": None, "w": 0.2}
+        again = from_bytes(pipeline.to_bytes())
+        np.testing.assert_array_equal(again.predict_proba(row), pipeline.predict_proba({**row, "v": 0.5}))
 
 
 def test_statistics_tell_how_rows_were_mapped_or_divided():

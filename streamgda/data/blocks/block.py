@@ -33,12 +33,12 @@ INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
 
 _LEAVE_OUT = "Mend the data or leave out such rows, as a source does with missing='drop'"
 
-LEARN_INCOMPLETE = (
-    "learn from what is observed: fit a model with missing='marginal'"
-    ", or accumulate it with missing='marginal'"
-)
+LEARN_INCOMPLETE = "learn from what is observed: set missing='marginal' on the model, or in accumulate"
 
-FILL_IN = "fill it in first, as a SimpleImputer does"
+FILL_IN = (
+    "fill it in first, as a SimpleImputer does, or a source.with_columns(x=pc.if_else(pc.is_null("
+    "pc.field('x'), nan_is_null=True), VALUE, pc.field('x')))"
+)
 
 # The limits of the size of a block.
 _TARGET_ELEMENTS = 1 << 21  # 16 MB of float64
