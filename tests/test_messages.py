@@ -199,16 +199,29 @@ def test_text_without_a_target_may_be_the_target(holed):
         scan_parquet(holed, "u", features=["kind"], categories=None)
 
 
+WHOLE = {"width": 1.0, "height": 2.0, "colour": "red"}
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"width": 1.0, "Height": 2.0}, "leave out 'height', and have 'Height': give each a value"),
-        ({"width": 1.0, "place": 2.0}, "leave out 'height': give each a value"),
+        (
+            {"width": 1.0, "Height": 2.0, "colour": "red"},
+            "leave out 'height', and have 'Height': give each a value",
+        ),
+        ({"width": 1.0, "place": 2.0, "colour": "red"}, "leave out 'height': give each a value"),
+        ({"width": 1.0, "height": 2.0}, "leave out 'colour': give each a value"),
+        (
+            [{**WHOLE, "colour": None}, {"width": 1.0, "height": 2.0}],
+            "row 1 leaves out 'colour': give it a value",
+        ),
         ({0: 1.0, 1: 2.0}, "names of columns, which are text; got 0"),
     ],
 )
 def test_keys_of_rows_are_told_from_the_names_of_features(given, message):
-    frame = pd.DataFrame(X[:, :2], columns=["width", "height"])
+    frame = pd.DataFrame(X[:, :2], columns=["width", "height"]).assign(
+        colour=["red", "red", "blue", None] * 15
+    )
     with pytest.raises(ValueError, match=message):
         GaussianNB().fit(frame, [0, 1] * (len(X) // 2)).predict(given)
 

@@ -5,7 +5,7 @@ Services send records. These are dicts, which may leave out a key, and in which 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -24,7 +24,7 @@ from streamgda.data.blocks.arrays import (
 from streamgda.data.blocks.dates import datetimes_of, days_of_datetimes, is_date
 from streamgda.data.blocks.labels import is_missing
 from streamgda.data.blocks.schema import Schema, column_of
-from streamgda.data.blocks.wording import closest, listed
+from streamgda.data.blocks.wording import RowError, closest, listed
 
 
 def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
@@ -46,7 +46,8 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
     Raises
     ------
     ValueError
-        If a column is left out and may not be, or is one of lists and holds something else.
+        If a column is left out and may not be, of all rows or categories of one; or if it is one of lists and
+        holds something else.
     """
     table = as_table(X, schema.names or (), numbers=_numbers_of(schema), dates=schema.dates)
     if table is X:
@@ -61,9 +62,19 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
         close = closest(absent[0], there.difference(schema.names or ()))
         found = "" if close is None else f", and have {close!r}"
         raise ValueError(f"the rows leave out {listed(absent)}{found}: give each a value, or {remedy}")
+    if not fills and not isinstance(X, dict):
+        _check_each(X, schema.encoded, remedy)
     for name in absent:
         table = table.append_column(name, [[None if name in schema.encoded else np.nan] * len(table)])
     return table
+
+
+def _check_each(rows: Sequence[Mapping[str, Any]], columns: Collection[str], remedy: str) -> None:
+    """Raise RowError for a dict that leaves out a column of categories, where null would be a category."""
+    for i, row in enumerate(rows):
+        for name in columns:
+            if name not in row:
+                raise RowError(i, f" leaves out {name!r}: give it a value, or {remedy}")
 
 
 def check_lists(table: Any, absent: Iterable[str], known: Collection[str]) -> None:

@@ -364,7 +364,7 @@ class MixedColumns(MadeColumns):
         if unseen := known.n_unseen():
             where = ", ".join(f"{name!r} in {counted(n, 'row')}" for name, n in unseen.items())
             warnings.warn(
-                f"categories that no learnt row has count as none at all: of {where}",
+                f"categories that no learnt row has, missing ones too, count as none at all: of {where}",
                 stacklevel=callers_level(),
             )
         return np.stack([*known], axis=1, dtype=np.float64)

@@ -97,7 +97,10 @@ def test_fit_and_predict_frames(model, peer, customers):
 
 def test_unseen_categories_count_as_none_with_a_warning(model, customers):
     rows = customers[:3].assign(city=["Bern", "Rome", "Bern"])
-    with pytest.warns(UserWarning, match="categories that no learnt row has count as none.*'city' in 2 rows"):
+    with pytest.warns(
+        UserWarning,
+        match="categories that no learnt row has, missing ones too, count as none.*'city' in 2 rows",
+    ):
         found = model.predict_proba(rows)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[1], model.predict_proba(customers[:3].assign(city="Rome"))[1])
