@@ -337,8 +337,16 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = (),
     found, saved = kept.refresh(source, exclude=leave_out, **how), None
     try:
         if out is not None and not found.dry_run and not found.is_refused:
-            build(kept.statistics()).save(out)
+            model = build(kept.statistics())
+            model.save(out)
             saved = out
+            if getattr(model, "calibration", None) is not None and model.temperature == 1:
+                warnings.warn(
+                    f"{shown(out)} is made of statistics, so its probabilities are not calibrated as by fit: "
+                    "set --temperature to the best_temperature that evaluate --json tells of rows that it has "
+                    "not learnt",
+                    stacklevel=1,
+                )
     finally:
         document = {**asdict(found), "read": found.read, "out": saved and shown(saved)}
         report(document, [str(found), *([f"saved in {saved}"] if saved else [])])

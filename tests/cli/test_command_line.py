@@ -411,8 +411,8 @@ def test_a_ledger_keeps_what_its_model_needs(days):
         "edda --covariance-model VEV",
         "mda --subclasses 2",
         "ridge --alpha 2",
-        "random-features --alpha 2 --products float32",
-        "leaves --alpha 2",
+        "random-features --alpha 2 --products float32 --temperature 2",
+        "leaves --alpha 2 --temperature 2",
     ],
 )
 def test_a_model_that_is_refreshed_keeps_its_kind_and_parameters(days, made, named):
@@ -426,6 +426,19 @@ def test_a_model_that_is_refreshed_keeps_its_kind_and_parameters(days, made, nam
     assert str(model.get_params()) == str(first.get_params())
     invoke(days, *refresh, "--temperature", "3")
     assert load(days / "model.parquet").get_params()["temperature"] == 3
+
+
+@pytest.mark.parametrize("model", ["random-features", "leaves"])
+def test_a_refresh_says_that_probabilities_are_not_calibrated(days, model):
+    """Until a temperature is set, which later refreshes keep."""
+    said = warned(days, *REFRESH, "--model", model, "--out", "model.parquet")
+    assert "set --temperature to the best_temperature that evaluate --json tells" in said
+    assert "calibrated" in warned(days, *REFRESH, "--out", "model.parquet")
+    judge = ["evaluate", "model.parquet", "days", "--target", "kind", "--json"]
+    before = json.loads(invoke(days, *judge))
+    invoke(days, *REFRESH, "--temperature", before["best_temperature"], "--out", "model.parquet")
+    invoke(days, *REFRESH, "--out", "model.parquet")
+    assert json.loads(invoke(days, *judge))["log_loss"] < before["log_loss"]
 
 
 def test_a_refresh_replaces_what_is_no_model_only_if_a_model_is_named(days, made):

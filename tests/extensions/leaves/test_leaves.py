@@ -169,7 +169,7 @@ def test_every_way_to_the_state_is_one(tmp_path):
     pairs = (tmp_path / "state").stat().st_size - (tmp_path / "empty").stat().st_size
     assert pairs < 4 * (state.pairs.nnz + 3 * 80) + 2_000  # bytes, of a step and a weight each
     assert streamgda.load(tmp_path / "state") == state
-    with pytest.raises(ValueError, match="'tied' alone, and full covariance"):
+    with pytest.raises(ValueError, match="'tied' alone, without full"):
         accumulate(source, "full", rule=rule)
     with pytest.raises(ValueError, match="other maps .* one LeafFeatures"):
         _ = whole + LeafRows(LeafFeatures(4, 20, random_state=1).fit(X, y)).empty().update(X, y)
