@@ -343,8 +343,8 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = (),
             if getattr(model, "calibration", None) is not None and model.temperature == 1:
                 warnings.warn(
                     f"{shown(out)} is made of statistics, so its probabilities are not calibrated as by fit: "
-                    "set --temperature to the best_temperature that evaluate --json tells of rows that it has "
-                    "not learnt",
+                    "set --temperature to the best_temperature that evaluate --json tells of rows that it "
+                    "has not learnt",
                     stacklevel=1,
                 )
     finally:
