@@ -49,6 +49,9 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, features: Sequence[str], expressions: Mapping[str, str], columns: str) -> None:
         self.features, self.expressions, self.columns = features, expressions, columns
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        return f"{type(self).__name__}({listed(self.features)})"  # without kilobytes of Base64
+
     @classmethod
     def of(cls, features: Sequence[str], computed: Mapping[str, ColumnExpression]) -> Self:
         """The step that makes these features, some of which are computed."""

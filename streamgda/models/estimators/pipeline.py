@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import Any
 
 from numpy.typing import NDArray
@@ -14,6 +15,10 @@ from streamgda.statistics.base import Statistics
 
 class ModelPipeline(Pipeline):
     """A pipeline of scikit-learn whose last step is a model, and which `save` keeps as one file."""
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        steps = ",\n".join(f"({name!r}, {step!r})" for name, step in self.steps)
+        return f"{type(self).__name__}([{indent(steps, ' ' * 15).lstrip()}])"
 
     @property
     def statistics_(self) -> Statistics:

@@ -194,6 +194,8 @@ def test_a_pipeline_computes_what_its_source_computed(model, sales, tmp_path):
     pipeline = model.fit(sales).as_pipeline(sales)
     expected = model.predict_proba(seen(sales))
     assert pipeline.feature_names_in_.tolist() == ["colour", "price", "sold"]  # and not "paid" of the filter
+    assert len(repr(pipeline)) < 150
+    assert str(pipeline[0]) == "ComputedColumns('price', 'weekday', 'colour')"
     pipeline.save(tmp_path / "pipeline.parquet")
     for one in (
         pipeline,
