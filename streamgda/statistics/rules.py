@@ -21,6 +21,7 @@ class RowRule(Protocol):
 
     If products of these rows are formed with a larger relative error than that of float64, it is `rounding`.
     If the labels of some rows have made the rule, ``unseen(block)`` tells which others can judge a model.
+    If it maps rows, and the first features that it makes are columns of the rows, `n_columns` counts these.
     """
 
     saved_as: ClassVar[str]

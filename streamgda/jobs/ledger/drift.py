@@ -17,6 +17,7 @@ from streamgda.jobs.ledger.distances import Gaussian, divergence, gaussians_of, 
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, kind_named
 from streamgda.statistics.locking import holding_locks
+from streamgda.statistics.rules import check_same
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +49,7 @@ def drift(before: Statistics, after: Statistics) -> DriftReport:
     TypeError
         If `before` or `after` is not statistics but, for example, a model.
     ValueError
-        If the two differ in covariance type or features.
+        If the two differ in covariance type or features, or their rows went through other maps.
 
     References
     ----------
@@ -170,7 +171,7 @@ class DriftReport:
         it is first asked for, unless the states to compare take more than 16 MB.
     feature_names : tuple of str
         The features, in the order of ``ClassDrift.shift``. Of columns with categories, these are the
-        categories that both old and new rows have.
+        categories that both old and new rows have; of `RandomFeatures`, the columns that the map includes.
     new_categories : tuple of str
         The categories that the old rows do not have, as "column=value".
     """
@@ -370,7 +371,7 @@ class Baseline:
     """Old rows, with which new rows are compared. Their densities are computed once."""
 
     def __init__(self, before: Statistics) -> None:
-        self._before = before
+        self._before, self._rule = _of_columns(before), before.rule
         self._known: dict[Any, dict[Any, Gaussian]] = {}
 
     @property
@@ -380,7 +381,9 @@ class Baseline:
 
     def drift(self, after: Statistics) -> DriftReport:
         """How far other rows lie from these; see `drift`. Classes are compared when they are asked for."""
-        before = self._before
+        if hasattr(self._rule, "n_columns") or hasattr(after.rule, "n_columns"):
+            check_same(self._rule, after.rule)
+        before, after = self._before, _of_columns(after)
         if not (before.schema.is_numeric or after.schema.is_numeric) and before.n_rows and after.n_rows:
             before, after, new_categories = _in_common(before, after)
             report = Baseline(before).drift(after)
@@ -520,6 +523,12 @@ def _in_common(before: Statistics, after: Statistics) -> tuple[Statistics, Stati
     new_names = np.array(schema.feature_names, dtype=object)[new & ~old & ~is_number]
     before, after = (one.select(old & new) for one in both)
     return before, after, tuple(new_names.tolist())
+
+
+def _of_columns(statistics: Statistics) -> Statistics:
+    """The statistics of the columns that a map includes as they are, if it does."""
+    n_columns = getattr(statistics.rule, "n_columns", 0)
+    return statistics.select(range(n_columns)) if 0 < n_columns < statistics.n_features else statistics
 
 
 def check_distances(

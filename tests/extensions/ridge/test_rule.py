@@ -10,7 +10,17 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_iris
 
-from streamgda import Categorical, ClassStatistics, RandomFeatures, accumulate, load, scan_arrow
+from streamgda import (
+    Categorical,
+    ClassStatistics,
+    RandomFeatures,
+    StatisticsLedger,
+    accumulate,
+    drift,
+    load,
+    scan_arrow,
+    scan_parquet,
+)
 from streamgda.data.blocks.arrays import array_blocks
 from streamgda.data.blocks.schema import Columns
 from streamgda.extensions.ridge.rule import MappedRows
@@ -213,3 +223,26 @@ def test_letters_mapped_by_fixed_hinges_have_the_published_criterion():
     assert residual == pytest.approx(9708.777616545, rel=1e-6)
     assert freedom == pytest.approx(184.816250658, rel=1e-4)
     assert n.sum() * residual / (n.sum() - freedom) ** 2 == pytest.approx(0.621063565, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["tied", "full"])
+def test_drift_of_mapped_rows_is_that_of_their_columns(tmp_path, kind):
+    """In deviations, as the map has scaled them; without columns it is of all that the map makes."""
+    new = FRAME.assign(**{X.columns[1]: FRAME[X.columns[1]] + 1})
+    rule, alone = map_of(), map_of(include_inputs=False)
+    for i, frame in enumerate((FRAME, new)):
+        (tmp_path / "days").mkdir(exist_ok=True)
+        frame.to_parquet(tmp_path / "days" / f"{i}.parquet")
+        ledger = StatisticsLedger(tmp_path / "ledger", kind, rule=rule)
+        report = ledger.refresh(scan_parquet(tmp_path / "days", "species"))
+    of_columns = [accumulate(scan_arrow(pa.Table.from_pandas(one), "species"), kind) for one in (FRAME, new)]
+    expected = drift(*of_columns)
+    assert report.feature_names == expected.feature_names == tuple(X.columns)
+    for ours, theirs in zip(report.drift, expected.drift, strict=True):
+        np.testing.assert_allclose(ours.shift, theirs.shift, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(ours.divergence, theirs.divergence, rtol=1e-3)
+        assert ours.divergence_by_chance == theirs.divergence_by_chance
+    assert drift(*(state_of(one, alone) for one in (FRAME, new))).feature_names == alone.made.feature_names
+    for other in (state_of(FRAME, map_of(random_state=1), kind), of_columns[0]):
+        with pytest.raises(ValueError, match="went through other maps"):
+            drift(state_of(FRAME, rule, kind), other)
