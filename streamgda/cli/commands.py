@@ -645,15 +645,18 @@ def _ledger_for(path: str, estimator: Any, source: Source, is_new: bool, **run: 
         rule = _rule_of(estimator, source, **run)
         new = {"rule": rule} | ({} if rule is None else {"covariance_type": needed.covariance_type})
     kept = _ledger_at(path, **dict.fromkeys(extra, True), **new)
+    is_of_mapped_rows = kept.rule is not None and kept.rule.schema is not None
+    needs_rule = estimator.maps_rows or estimator.divides_rows
+    if not is_new and (kept.rule is None if needs_rule else is_of_mapped_rows):
+        raise ValueError(
+            f"{kept!r} was made for another model: choose that with --model, or refresh another ledger, with "
+            "this --model and --out"
+        )
     if not kept.required.suffices(needed):
         raise ValueError(
             f"{kept!r} keeps less than the model needs: refresh another ledger, with --covariance-type "
             f"{needed.covariance_type} {' '.join(map(flag, extra))}".rstrip()
             + ", or choose another --model or --shrinkage"
-        )
-    if not is_new and kept.rule is None and (estimator.maps_rows or estimator.divides_rows):
-        raise ValueError(
-            f"{kept!r} was made for another model: refresh another ledger, with this --model and --out"
         )
     return kept
 

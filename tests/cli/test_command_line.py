@@ -441,6 +441,17 @@ def test_a_refresh_says_that_probabilities_are_not_calibrated(days, model):
     assert json.loads(invoke(days, *judge))["log_loss"] < before["log_loss"]
 
 
+@pytest.mark.parametrize(
+    ("made_for", "asked"),
+    [("random-features", "lda"), ("leaves", "qda"), ("lda", "random-features"), ("qda", "mda")],
+)
+def test_a_ledger_of_another_model_is_told_by_its_rows(days, made_for, asked):
+    result_of(days, *REFRESH, "--model", made_for, "--out", "model.parquet")
+    said = invoke(days, *REFRESH, "--model", asked, "--out", "other.parquet", code=1)
+    assert "was made for another model: choose that with --model" in said
+    assert "other.parquet" not in names_in(days)
+
+
 def test_a_refresh_replaces_what_is_no_model_only_if_a_model_is_named(days, made):
     model, source = load(made / "model.parquet"), scan_parquet(made / "days", "kind", features=FEATURES)
     for saved, said in (model.statistics_, "statistics"), (model.as_pipeline(source), "a pipeline"):
