@@ -511,9 +511,21 @@ def _source_of(
         options = {**dict(zip(("features", "categories"), columns_of(saved), strict=True)), **options}
     if not options.get("features"):
         options["exclude"] = [*options.get("exclude", ()), *without]
-    source = sg.scan(path, **{**options, **given("scan")})
+    source = _scanned(path, **{**options, **given("scan")})
     known_by = None if saved is None else maps_and_model(saved)[1]
     return source if saved is None else source.with_kinds_of(getattr(known_by, "statistics_", known_by))
+
+
+def _scanned(path: Any, **options: Any) -> Source:
+    """The source; the error for a number in the place of columns says how to set that of random features."""
+    try:
+        return sg.scan(path, **options)
+    except ValueError as error:
+        number = "".join(options.get("features") or "")
+        if not number.isdigit() or f"no column {number!r}" not in str(error):
+            raise
+        how = f"streamgda search --try 'random-features features={number}' --scoring neg_log_loss --calibrate"
+        raise click.UsageError(f"{describe(error)}. A number of random features is set by {how}") from error
 
 
 def _part_of(data: Paths, *, is_test: bool, saved: Any = None, without: Paths = ()) -> Source:

@@ -186,6 +186,9 @@ def of_models():
             first = found.setdefault(parameter, [kind, text, default])
             if isinstance(kind, list):
                 first[0] = list(dict.fromkeys([*first[0], *kind]))
+            elif "|" in kind:  # words, and the kind of other values
+                kinds = dict.fromkeys(f"{first[0]}|{kind}".split("|"))
+                first[0] = "|".join(sorted(kinds, key=str.isupper))
             first[2] = default if first[2] == default else None
     found = {
         name: option(name, kind, f"{', '.join(having[name])}: {text}", default)

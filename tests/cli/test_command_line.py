@@ -912,6 +912,8 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
          "A file is named twice: its rows would count twice"),
         (["refresh", "ledger", "days", "--target", "kind", "--model", "lda"], "are for the model that --out"),
         ([*FIT, "--features", ""], "'': a name is empty"),
+        ([*FIT, "--features", "300", "--model", "random-features"],
+         "random features is set by streamgda search --try 'random-features features=300' --scoring neg_"),
         ([*FIT, "--exclude", "id,,"], "'id,,': a name is empty"),
         ([*FIT, "--reg-param", "nan"], "Got nan instead"),
     ],
@@ -1122,6 +1124,7 @@ def test_the_table_of_options_has_the_signatures_and_docstrings_of_the_library()
     from tests.cli.table import TABLE, table
 
     assert json.loads(TABLE.read_text("utf-8")) == table()
+    assert table()["options"]["model"]["alpha"]["type"] == "gcv|auto|NUMBER"  # of ridge, and of leaves
 
 
 def test_the_script_is_the_command():

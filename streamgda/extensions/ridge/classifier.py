@@ -26,7 +26,7 @@ from streamgda.models.estimators.classifier import GaussianClassifier, finalised
 from streamgda.models.estimators.generative import GenerativeClassifier
 from streamgda.models.estimators.lazy import class_labels, rows_anywhere
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
-from streamgda.models.estimators.reading import check_rows, one_of
+from streamgda.models.estimators.reading import check_labelled, check_rows, one_of
 from streamgda.models.estimators.scores import Finalised, RowScores
 from streamgda.models.gaussians.posteriors import decisions
 from streamgda.statistics.base import Statistics
@@ -283,7 +283,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
     def calibrate(
         self,
         X: Any,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         method: Method = "auto",
@@ -316,11 +316,14 @@ class RidgeClassifier(GaussianClassifier[Any]):
 
         Raises
         ------
+        TypeError
+            If X is a source.
         ValueError
             If a label is none of the classes, or has too few rows for ``method="softmax"``.
         """
         if method not in ("auto", "temperature", "softmax"):
             raise ValueError(f"method is 'auto', 'temperature' or 'softmax'; got {method!r}")
+        check_labelled(self, "calibrate", X, y)
         X = X.toarray() if is_sparse(X) else X
         rows: Array = np.asarray(check_rows(self, X), dtype=np.float64)
         check_consistent_length(rows, y, sample_weight)

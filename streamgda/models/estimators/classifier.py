@@ -294,7 +294,12 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     # ------------------------------------------------------------------ prediction
 
     def calibrate(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, learnt: bool = True
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        learnt: bool = True,
     ) -> Self:
         """Set `temperature` to the one at which the log loss of rows is least.
 
@@ -317,6 +322,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
         Raises
         ------
+        TypeError
+            If X is a source.
         ValueError
             If a label is none of the classes, or rows are to be taken back that never went in.
 
@@ -328,6 +335,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         >>> round(GaussianNB().fit(X, y).calibrate(X, y).temperature, 2)
         1.96
         """
+        reading.check_labelled(self, "calibrate", X, y)
         calibrate = resolve_name(JOBS["calibrate"])
         calibrate(self, X, y, sample_weight, learnt=learnt)
         return self
@@ -379,9 +387,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         ValueError
             If there are no labels.
         """
-        if y is None:
-            reading.check_batch(X)
-            raise ValueError(f"{type(self).__name__}.score requires y, a label for each row")
+        reading.check_labelled(self, "score", X, y)
         accuracy: float = super().score(X, reading.labels_of(y), sample_weight)
         return accuracy
 

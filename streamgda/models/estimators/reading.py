@@ -514,12 +514,20 @@ def check_batch(X: Any, otherwise: str = arrays.OR_SCAN) -> None:
     if isinstance(X, Source):
         raise TypeError(
             "rows are needed here, in an array or a frame; a source goes to fit, partial_fit and accumulate, "
-            "to evaluate in place of score, and to predict_dataset in place of predict"
+            "to evaluate in place of score, and of calibrate by its best_temperature, and to predict_dataset "
+            "in place of predict"
         )
     if isinstance(X, str | PathLike):
         scan = "scan_zarr" if str(X).endswith(".zarr") else "scan"
         raise TypeError(f"rows or a source are needed, got the path {X}; {scan} makes a source of it")
     arrays.check_in_memory(X, otherwise)
+
+
+def check_labelled(model: Any, method: str, X: Any, y: Any) -> None:
+    """Raise TypeError for rows without labels that are not in memory, and ValueError for others."""
+    if y is None:
+        check_batch(X)
+        raise ValueError(f"{type(model).__name__}.{method} requires y, a label for each row")
 
 
 def check_no_name(y: Any) -> None:

@@ -22,6 +22,7 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    RidgeClassifier,
     evaluate,
     predict_dataset,
     scan_arrow,
@@ -69,10 +70,14 @@ def test_priors_that_are_no_numbers(model):
 def test_what_is_no_batch_of_rows(model, tmp_path):
     pq.write_table(pa.table({"x": [1.0, 2.0], "y": [0, 1]}), tmp_path / "1.parquet")
     source, fitted = scan_parquet(tmp_path, "y"), model().partial_fit([[1.0], [2.0]], [0, 1])
-    with pytest.raises(ValueError, match=r"score requires y, a label for each row"):
-        fitted.score([[1.0], [2.0]])
-    for call in (fitted.predict, fitted.score_samples, fitted.score):
-        with pytest.raises(TypeError, match="a source goes to fit.* evaluate .* predict_dataset in place"):
+    ridge = RidgeClassifier().fit([[1.0], [2.0], [4.0]], [0, 1, 1])
+    for call in (fitted.score, fitted.calibrate, ridge.calibrate):
+        with pytest.raises(ValueError, match=r"\.(score|calibrate) requires y, a label for each row"):
+            call([[1.0], [2.0]])
+    for call in (fitted.predict, fitted.score_samples, fitted.score, fitted.calibrate, ridge.calibrate):
+        with pytest.raises(
+            TypeError, match="a source goes to fit.* best_temperature.* predict_dataset in pl"
+        ):
             call(source)
     with pytest.raises(TypeError, match="scan makes a source of it"):
         fitted.fit("rows.parquet", [0, 1])
