@@ -323,7 +323,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
         """
         if method not in ("auto", "temperature", "softmax"):
             raise ValueError(f"method is 'auto', 'temperature' or 'softmax'; got {method!r}")
-        check_labelled(self, "calibrate", X, y)
+        y = check_labelled(self, "calibrate", X, y)
         X = X.toarray() if is_sparse(X) else X
         rows: Array = np.asarray(check_rows(self, X), dtype=np.float64)
         check_consistent_length(rows, y, sample_weight)

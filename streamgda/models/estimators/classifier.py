@@ -335,9 +335,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         >>> round(GaussianNB().fit(X, y).calibrate(X, y).temperature, 2)
         1.96
         """
-        reading.check_labelled(self, "calibrate", X, y)
         calibrate = resolve_name(JOBS["calibrate"])
-        calibrate(self, X, y, sample_weight, learnt=learnt)
+        calibrate(self, X, reading.check_labelled(self, "calibrate", X, y), sample_weight, learnt=learnt)
         return self
 
     def _blocks_of(self, X: Any) -> tuple[Finalised[G], int, Iterator[RowScores]]:
@@ -387,8 +386,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         ValueError
             If there are no labels.
         """
-        reading.check_labelled(self, "score", X, y)
-        accuracy: float = super().score(X, reading.labels_of(y), sample_weight)
+        y = reading.labels_of(reading.check_labelled(self, "score", X, y))
+        accuracy: float = super().score(X, y, sample_weight)
         return accuracy
 
     @rows_anywhere(columns=class_labels)

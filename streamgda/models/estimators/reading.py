@@ -523,11 +523,12 @@ def check_batch(X: Any, otherwise: str = arrays.OR_SCAN) -> None:
     arrays.check_in_memory(X, otherwise)
 
 
-def check_labelled(model: Any, method: str, X: Any, y: Any) -> None:
-    """Raise TypeError for rows without labels that are not in memory, and ValueError for others."""
+def check_labelled(model: Any, method: str, X: Any, y: ArrayLike | None) -> ArrayLike:
+    """The labels; without them TypeError for rows that are not in memory, and ValueError for others."""
     if y is None:
         check_batch(X)
         raise ValueError(f"{type(model).__name__}.{method} requires y, a label for each row")
+    return y
 
 
 def check_no_name(y: Any) -> None:
