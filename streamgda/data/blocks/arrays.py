@@ -176,7 +176,7 @@ def as_arrow(frame: Any, origin: str = "the frame") -> Any:
         raise ValueError(f"{origin}: {reason}. A column holds values of one type") from error
 
 
-def _with_days(frame: Any) -> Any:
+def in_days(frame: Any) -> Any:
     """A frame whose dates, times and durations are numbers of days; as it is if it has none."""
     kinds = set(column_types(frame))  # few, of many columns
     has_objects = np.dtype(object) in kinds and library_of(frame) == "pandas"
@@ -446,7 +446,7 @@ def readable(X: Any) -> Any:
     check_in_memory(X)
     if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
-    X = _decoded(_with_days(X))
+    X = _decoded(in_days(X))
     others = columns_of_other_types(X)
     if wrong := [name for name in others if _holds_text(X, name)]:
         raise ValueError(

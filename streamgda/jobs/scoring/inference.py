@@ -19,6 +19,7 @@ from streamgda.data.sources.base import Source
 from streamgda.data.sources.columns.encoding import KnownDates, by_names
 from streamgda.data.sources.computed import ComputedColumns
 from streamgda.data.sources.conversion import as_source
+from streamgda.data.sources.maps.rows import StoredRows
 from streamgda.models.estimators.classifier import GaussianClassifier, score_rows
 from streamgda.models.estimators.reading import remedy_to_predict
 from streamgda.models.estimators.scores import RowScores
@@ -167,11 +168,13 @@ def maps_and_model(model: Any) -> tuple[Pipeline | None, Any]:
     return (model[:-1] if len(model) > 1 else None), model[-1]
 
 
-def _computing(maps: Pipeline | None) -> tuple[ComputedColumns | None, Pipeline | None]:
-    """The step that computes features, which a source does itself, and the maps after it."""
-    if maps is None or not isinstance(maps[0], ComputedColumns):
-        return None, maps
-    return maps[0], maps[1:] if len(maps) > 1 else None
+def _divided(maps: Pipeline | None) -> tuple[ComputedColumns | None, StoredRows | None, Pipeline | None]:
+    """The step that computes features and the one that takes rows, as a source does, and the maps after."""
+    steps = [] if maps is None else [step for _, step in maps.steps]
+    computing = next((step for step in steps if isinstance(step, ComputedColumns)), None)
+    rows = next((step for step in steps if isinstance(step, StoredRows)), None)
+    first = (computing is not None) + (rows is not None)
+    return computing, rows, None if maps is None or first == len(steps) else maps[first:]
 
 
 def snapshot(model: Any) -> Any:
@@ -195,8 +198,8 @@ def snapshot(model: Any) -> Any:
 def columns_of(fitted: Any) -> tuple[list[str] | None, Any]:
     """The columns that a model, maps before it or statistics were fitted to, and how they are encoded."""
     maps, model = maps_and_model(fitted)
-    step, maps = _computing(maps)
-    if maps is not None:
+    step, _, rest = _divided(maps)
+    if maps is not None and rest is not None:
         return (features_of(maps) if step is None else step.to_scan), "auto"
     schema = getattr(model, "statistics_", model).schema_of_rows
     names = features_of(model) or (schema.names and list(schema.names))
@@ -213,6 +216,21 @@ def scan_for(model: Any, data: Any, target: Any = None, weight: Any = None) -> S
 S = TypeVar("S", bound=Source)
 
 
+def _through(source: S, steps: Pipeline, names: list[str] | None, n_features: int) -> S:
+    """The source with the features that the steps of a pipeline before its model make."""
+    step, rows, maps = _divided(steps)
+    if step is not None:
+        computing = source.with_computed(step.referenced, step.computed)
+        check_known(step.features, computing.feature_names or (), repr(source))
+        source = computing.with_features(step.features)
+    elif rows is not None and source.feature_names is not None:
+        check_known(rows.schema.names, source.feature_names, repr(source))
+        source = source.with_features(rows.schema.names)
+    return (
+        source if maps is None else cast("S", source.map(maps, names or [f"x{i}" for i in range(n_features)]))
+    )
+
+
 def with_features_of(model: Model, source: S, maps: Pipeline | None = None) -> S:
     """The source with the features of the model, in its order. They are matched by name if both have names.
 
@@ -224,14 +242,9 @@ def with_features_of(model: Model, source: S, maps: Pipeline | None = None) -> S
         If a feature is missing; or, without names, if the number of features differs.
     """
     ours = features_of(model)
-    step, maps = _computing(maps)
     source = source.with_kinds_of(model.statistics_)
-    if step is not None:
-        computing = source.with_computed(step.referenced, step.computed)
-        check_known(step.features, computing.feature_names or (), repr(source))
-        source = computing.with_features(step.features)
     if maps is not None:
-        source = cast("S", source.map(maps, ours or [f"x{i}" for i in range(model.n_features_in_)]))
+        source = _through(source, maps, ours, model.n_features_in_)
     theirs = source.feature_names
     if ours is None or theirs is None:
         if source.n_features not in {None, model.n_features_in_}:

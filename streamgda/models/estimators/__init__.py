@@ -87,6 +87,8 @@ SKOPS_TYPES = [
     "streamgda.models.estimators.dtypes.FittedTypes",
     "streamgda.models.estimators.pipeline.ModelPipeline",
     "streamgda.data.sources.computed.ComputedColumns",
+    "streamgda.data.sources.maps.rows.StoredRows",
+    "streamgda.data.sources.maps.rows.StoredSchema",
     *(f"streamgda.statistics.covariances.{kind}" for kind in ("Diagonal", "Full", "Tied")),
     "streamgda.statistics.floating.fourth_moments.FourthMoments",
     "streamgda.statistics.floating.moments.Moments",

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from streamgda.data.sources.computed import ComputedColumns
+from streamgda.data.sources.maps.rows import StoredRows
 from streamgda.data.storage import saving
 from streamgda.statistics.base import Statistics
 
@@ -33,6 +34,8 @@ class ModelPipeline(Pipeline):
         (*before, (_, model)) = self.steps
         document: dict[str, Any] = {"name": "Pipeline", "params": {}}
         for _, step in before:
+            if isinstance(step, StoredRows):  # before a map, of which the error is to be
+                continue
             if not isinstance(step, ComputedColumns):
                 raise TypeError(
                     f"{step!r:.80} is of another library, and load runs no code of files; "

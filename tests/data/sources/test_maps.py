@@ -407,16 +407,53 @@ def test_every_pass_takes_a_mixed_frame_through_a_map(tmp_path):
     assert load(tmp_path / "ledger" / "ledger.parquet").allclose(state, 1e-12)
 
 
-@pytest.mark.parametrize(("transformer", "columns"), OF_TEXT, ids=lambda one: type(one).__name__)
-def test_the_pipeline_of_a_map_of_text_takes_the_columns_as_they_are_stored(transformer, columns, tmp_path):
-    features = [columns] if isinstance(columns, str) else columns
-    write_mixed(tmp_path / "rows")
-    source = scan(tmp_path / "rows", "y", features=features).map(transformer)
+STORED = MIXED.assign(
+    text=MIXED["text"].where(RNG.random(600) < 0.9, None),
+    sold=[date(2026, 1, 1 + i % 28) for i in range(600)],
+    pair=list(RNG.normal(size=(600, 2))),
+)
+AS_DAYS = np.column_stack([MIXED["size"], np.array(STORED["sold"], "datetime64[D]").astype(float)])
+AS_MAPPED = [
+    (clone(HASHES).set_params(preprocessor=lambda text: text or ""), ["text"]),
+    *((one, [columns] if isinstance(columns, str) else columns) for one, columns in OF_TEXT[3:4]),
+    (StandardScaler().fit(AS_DAYS), ["size", "sold"]),
+    (make_pipeline(StandardScaler(), PolynomialFeatures()).fit(AS_DAYS), ["size", "sold"]),
+    (StandardScaler().fit(pd.DataFrame(AS_DAYS, columns=["size", "sold"])), ["size", "sold"]),
+    (StandardScaler().fit(np.hstack([np.stack(STORED["pair"]), AS_DAYS[:, :1]])), ["pair", "size"]),
+    (
+        ColumnTransformer([*BESIDE[1:], ("sold", StandardScaler(), ["sold"])]).fit(
+            MIXED.assign(sold=AS_DAYS[:, 1])[["colour", "size", "sold"]]
+        ),
+        ["colour", "size", "sold"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("transformer", "columns"), AS_MAPPED, ids=lambda one: type(one).__name__)
+def test_the_pipeline_of_a_map_takes_rows_as_they_are_stored(transformer, columns, tmp_path):
+    table = pa.Table.from_pandas(STORED, preserve_index=False)
+    pq.write_table(table, tmp_path / "rows.parquet")
+    source = scan(tmp_path / "rows.parquet", "y", features=columns).map(transformer)
     model = RidgeClassifier(alpha=1.0).fit(source)
-    pipeline, expected = model.as_pipeline(source), model.predict(transformer.transform(MIXED[columns]))
-    np.testing.assert_array_equal(pipeline.predict(MIXED[features]), expected)
-    predict_dataset(pipeline, tmp_path / "rows", tmp_path / "out")
-    np.testing.assert_array_equal(pq.read_table(tmp_path / "out")["predicted_label"], expected)
+    pipeline = model.as_pipeline(source)
+    assert pipeline.feature_names_in_.tolist() == [*source.before_maps.feature_names]
+    predict_dataset(model, source, tmp_path / "of model")  # which goes through the map in the pass
+    expected = pq.read_table(tmp_path / "of model")["predicted_label"].to_numpy()
+    predict_dataset(pipeline, tmp_path / "rows.parquet", tmp_path / "of pipeline")
+    np.testing.assert_array_equal(pq.read_table(tmp_path / "of pipeline")["predicted_label"], expected)
+    more = scan(tmp_path / "rows.parquet", "y", features=[*columns[::-1], *{"size"}.difference(columns)])
+    assert evaluate(pipeline, more).accuracy == (expected == MIXED["y"]).mean()
+    records = table.select(columns).to_pylist()
+    texts = [{**row, "sold": str(row["sold"])} for row in records] if "sold" in columns else records
+    times = {"sold": STORED["sold"].astype("datetime64[ns]")} if "sold" in columns else {}
+    for rows in (STORED[columns], STORED[columns].assign(**times), table, records, texts):
+        np.testing.assert_array_equal(pipeline.predict(rows), expected)
+    np.testing.assert_array_equal([*map(pipeline.predict, texts[:9])], expected[:9, None])
+    with pytest.raises(ValueError, match=f"leave out .*{columns[-1]}.*: give each a value, or null"):
+        pipeline.predict({"other": 1.0})
+    if times:
+        with pytest.raises(ValueError, match="row 0: column 'sold' holds dates, and 20460 is none"):
+            pipeline.predict({**records[0], "sold": 20460})
 
 
 def test_a_map_of_text_names_what_is_missing_and_what_it_takes(tmp_path):

@@ -70,7 +70,7 @@ def saved_by_joblib(model):
 def test_a_pipeline_predicts_what_was_learnt_through_its_maps(pipeline, saved):
     pipeline = saved(pipeline)
     expected = LinearDiscriminantAnalysis().fit(MADE, Y)
-    assert list(pipeline.named_steps) == ["map", "map_2", "model"]
+    assert list(pipeline.named_steps) == ["rows", "map", "map_2", "model"]
     assert pipeline.feature_names_in_.tolist() == list("abc")
     np.testing.assert_allclose(pipeline.predict_proba(FRAME), expected.predict_proba(MADE), rtol=1e-9)
     assert pipeline.score(FRAME, Y) == expected.score(MADE, Y)
@@ -96,7 +96,7 @@ def test_predict_dataset_takes_a_pipeline_and_continues(name, pipeline, source, 
     first = predict_dataset(pipeline, tmp_path / "data", out, keep=["y"])
     again = predict_dataset(saved_by_joblib(pipeline), tmp_path / "data", out, keep=["y"])
     assert (first.n_rows, first.n_found, again.n_found) == (400, 0, first.n_parts)
-    other = Pipeline([("map", StandardScaler().fit(FRAME + 1)), *pipeline.steps[1:]])
+    other = Pipeline([("map", StandardScaler().fit(FRAME + 1)), *pipeline.steps[2:]])
     assert predict_dataset(other, tmp_path / "data", out, keep=["y"]).n_found == 0
     if name == "out":
         predict_dataset(pipeline, source, out, keep=["y"])
@@ -219,7 +219,7 @@ def test_maps_come_after_what_is_computed(sales):
     numbers = sales.with_features(["weekday", "price"])
     mapped = numbers.map(PolynomialFeatures(include_bias=False).fit(seen(numbers)))
     pipeline = LinearDiscriminantAnalysis().fit(mapped).as_pipeline(mapped)
-    assert list(pipeline.named_steps) == ["columns", "map", "model"]
+    assert list(pipeline.named_steps) == ["columns", "rows", "map", "model"]
     rows = SALES[SALES["paid"] > -1]
     assert evaluate(pipeline, numbers).accuracy == pipeline.score(rows, rows["y"])
     assert evaluate(pipeline, scan_arrow(SALES, "y", features=["paid"])).accuracy == pipeline.score(SALES, Y)

@@ -199,19 +199,6 @@ def _takes_sparse(transformer: Any) -> bool:
     return not isinstance(first, BaseEstimator) or bool(get_tags(first).input_tags.sparse)
 
 
-def of_tables(maps: Sequence[Any], names: Sequence[str] | None) -> tuple[Any, ...]:
-    """Fitted transformers of which the first takes tables, in place of the list of texts in their column."""
-    if not maps or names is None or not takes_documents(maps[0]):
-        return tuple(maps)
-    import pandas as pd
-    from sklearn.compose import ColumnTransformer
-    from sklearn.frozen import FrozenEstimator
-
-    (column,) = names
-    whole = ColumnTransformer([("text", FrozenEstimator(maps[0]), column)], verbose_feature_names_out=False)
-    return (whole.fit(pd.DataFrame({column: [""]})), *maps[1:])
-
-
 def _first_step(transformer: Any) -> Any:
     from sklearn.pipeline import Pipeline
 
