@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -391,7 +392,7 @@ def of_models(random: np.random.Generator, draws: int) -> Table:
 
 
 def of_few_rows(random: np.random.Generator, draws: int) -> Table:
-    """What QDA is worth with so many rows of a class for each feature."""
+    """What QDA is worth with so many rows of a class for each feature, unless it refuses them."""
     rows = []
     for d in (3, 10, 50):
         for ratio in (1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0):
@@ -399,11 +400,12 @@ def of_few_rows(random: np.random.Generator, draws: int) -> Table:
             for _ in range(draws):
                 y, later = np.repeat([0, 1], n), np.repeat([0, 1], 200)
                 shift = 2 / np.sqrt(d)
-                with warnings.catch_warnings(action="ignore"):
-                    model = MODELS["QDA"]().fit(random.normal(size=(2 * n, d)) + shift * y[:, None], y)
+                X = random.normal(size=(2 * n, d)) + shift * y[:, None]
+                with warnings.catch_warnings(action="ignore"), suppress(np.linalg.LinAlgError):
+                    model = MODELS["QDA"]().fit(X, y)
                     proba = model.predict_proba(random.normal(size=(400, d)) + shift * later[:, None])
-                right.append((proba.argmax(axis=1) == later).mean())
-                sure.append(np.median(proba.max(axis=1)))
+                    right.append((proba.argmax(axis=1) == later).mean())
+                    sure.append(np.median(proba.max(axis=1)))
             rows.append((str(d), f"{ratio:g}", f"{100 * np.mean(right):.1f}", f"{100 * np.mean(sure):.1f}"))
     return ["features", "rows of a class for each", "accuracy, % (84.1 at best)", "median certainty, %"], rows
 
