@@ -74,9 +74,10 @@ def main() -> None:
 def summary(title: str, found: Table) -> Iterator[tuple[str, ...]]:
     """For each rate of a table: its cases, their mean and largest rate, and how many break the promise."""
     headers, rows = found
-    for j in (j for j, cell in enumerate(rows[-1]) if "±" in cell):
+    rates_at = sorted({j for row in rows for j, cell in enumerate(row) if "±" in cell})
+    for j in rates_at:
         cells = [
-            (row[j], ", ".join(f"{headers[i]} {row[i]}" for i in range(len(row)) if "±" not in row[i]))
+            (row[j], ", ".join(f"{headers[i]} {row[i]}" for i in range(len(row)) if i not in rates_at))
             for row in rows
             if row[j]
         ]
