@@ -168,8 +168,8 @@ def maps_and_model(model: Any) -> tuple[Pipeline | None, Any]:
     return (model[:-1] if len(model) > 1 else None), model[-1]
 
 
-def _divided(maps: Pipeline | None) -> tuple[ComputedColumns | None, StoredRows | None, Pipeline | None]:
-    """The step that computes features and the one that takes rows, as a source does, and the maps after."""
+def _steps_of(maps: Pipeline | None) -> tuple[ComputedColumns | None, StoredRows | None, Pipeline | None]:
+    """The step that computes features, the one that takes rows as they are stored, and the maps after."""
     steps = [] if maps is None else [step for _, step in maps.steps]
     computing = next((step for step in steps if isinstance(step, ComputedColumns)), None)
     rows = next((step for step in steps if isinstance(step, StoredRows)), None)
@@ -198,7 +198,7 @@ def snapshot(model: Any) -> Any:
 def columns_of(fitted: Any) -> tuple[list[str] | None, Any]:
     """The columns that a model, maps before it or statistics were fitted to, and how they are encoded."""
     maps, model = maps_and_model(fitted)
-    step, _, rest = _divided(maps)
+    step, _, rest = _steps_of(maps)
     if maps is not None and rest is not None:
         return (features_of(maps) if step is None else step.to_scan), "auto"
     schema = getattr(model, "statistics_", model).schema_of_rows
@@ -216,9 +216,9 @@ def scan_for(model: Any, data: Any, target: Any = None, weight: Any = None) -> S
 S = TypeVar("S", bound=Source)
 
 
-def _through(source: S, steps: Pipeline, names: list[str] | None, n_features: int) -> S:
+def _made_by(steps: Pipeline, source: S, model: Model) -> S:
     """The source with the features that the steps of a pipeline before its model make."""
-    step, rows, maps = _divided(steps)
+    step, rows, maps = _steps_of(steps)
     if step is not None:
         computing = source.with_computed(step.referenced, step.computed)
         check_known(step.features, computing.feature_names or (), repr(source))
@@ -226,9 +226,10 @@ def _through(source: S, steps: Pipeline, names: list[str] | None, n_features: in
     elif rows is not None and source.feature_names is not None:
         check_known(rows.schema.names, source.feature_names, repr(source))
         source = source.with_features(rows.schema.names)
-    return (
-        source if maps is None else cast("S", source.map(maps, names or [f"x{i}" for i in range(n_features)]))
-    )
+    if maps is None:
+        return source
+    names = features_of(model) or [f"x{i}" for i in range(model.n_features_in_)]
+    return cast("S", source.map(maps, names))
 
 
 def with_features_of(model: Model, source: S, maps: Pipeline | None = None) -> S:
@@ -244,7 +245,7 @@ def with_features_of(model: Model, source: S, maps: Pipeline | None = None) -> S
     ours = features_of(model)
     source = source.with_kinds_of(model.statistics_)
     if maps is not None:
-        source = _through(source, maps, ours, model.n_features_in_)
+        source = _made_by(maps, source, model)
     theirs = source.feature_names
     if ours is None or theirs is None:
         if source.n_features not in {None, model.n_features_in_}:

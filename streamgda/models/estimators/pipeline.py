@@ -34,7 +34,7 @@ class ModelPipeline(Pipeline):
         (*before, (_, model)) = self.steps
         document: dict[str, Any] = {"name": "Pipeline", "params": {}}
         for _, step in before:
-            if isinstance(step, StoredRows):  # before a map, of which the error is to be
+            if isinstance(step, StoredRows):  # a map follows, which the error names
                 continue
             if not isinstance(step, ComputedColumns):
                 raise TypeError(

@@ -1,4 +1,4 @@
-"""Rows as they are stored, as the first step of a pipeline with maps: what the first map gets of a source."""
+"""The step of a pipeline before its maps: it makes of rows in memory what the first map gets of a source."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _REMEDY = "null, if the model and its maps take missing values"
 
 @dataclass(frozen=True)
 class StoredSchema(Columns):
-    """Columns of which some are not numbers."""
+    """The columns of a source before its maps, of which some may be text or categories."""
 
     encoded: Names = ()
 
 
 class StoredRows(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A transformer of frames, tables and dicts into what a map gets when a source is read.
+    """A transformer that makes of frames, tables and dicts what a map gets when a source is read.
 
-    `as_pipeline` of a model makes it. Arrays, and frames without times or lists, stay as they are.
+    `as_pipeline` of a model adds it. Arrays, and frames without times or lists, stay as they are.
 
     Parameters
     ----------
