@@ -517,15 +517,16 @@ def _source_of(
 
 
 def _scanned(path: Any, **options: Any) -> Source:
-    """The source; the error for a number in the place of columns says how to set that of random features."""
+    """The source. For --features 300 with --model random-features, the error says where that number goes."""
     try:
         return sg.scan(path, **options)
     except ValueError as error:
-        number = "".join(options.get("features") or "")
-        if not number.isdigit() or f"no column {number!r}" not in str(error):
+        number = ",".join(options.get("features") or [])
+        is_asked = number.isdigit() and given("model").get("model") == "random-features"
+        if not is_asked or "no column" not in str(error):
             raise
         how = f"streamgda search --try 'random-features features={number}' --scoring neg_log_loss --calibrate"
-        raise click.UsageError(f"{describe(error)}. A number of random features is set by {how}") from error
+        raise click.UsageError(f"{describe(error)}. The number of random features is set by {how}") from error
 
 
 def _part_of(data: Paths, *, is_test: bool, saved: Any = None, without: Paths = ()) -> Source:
@@ -556,7 +557,7 @@ def _missing_of(model: Any) -> dict[str, Any]:
 def _model_of(option: str = "", known: Any = None) -> tuple[Any, Callable[..., Any], Any]:
     """A new estimator by the options of the user, what makes it of statistics, and its `missing`.
 
-    What the options do not say is as of `known`, if it is given.
+    Parameters that no option sets are those of `known`, if it is given.
     """
     params = dict(given("model"))
     named = option or params.pop("model", "qda")
@@ -650,7 +651,7 @@ def _ledger_at(path: str, **new: Any) -> sg.StatisticsLedger:
 
 
 def _ledger_for(path: str, estimator: Any, source: Source, is_new: bool, **run: Any) -> sg.StatisticsLedger:
-    """A ledger that keeps what a model is made of; ValueError if it is there and keeps less."""
+    """A ledger that keeps what a model is made of; ValueError if it was made for another, or keeps less."""
     needed, new = estimator.required_statistics(), {}
     extra = [name for name, value in needed.keywords().items() if value is True]
     if is_new and not given("refresh").get("dry_run"):

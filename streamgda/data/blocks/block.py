@@ -36,7 +36,7 @@ _LEAVE_OUT = "Mend the data or leave out such rows, as a source does with missin
 LEARN_INCOMPLETE = "learn from what is observed: set missing='marginal' on the model, or in accumulate"
 
 FILL_IN = (
-    "fill it in first, as a SimpleImputer does, or a source.with_columns(x=pc.if_else(pc.is_null("
+    "fill it in first, by a SimpleImputer or source.with_columns(x=pc.if_else(pc.is_null("
     "pc.field('x'), nan_is_null=True), VALUE, pc.field('x')))"
 )
 

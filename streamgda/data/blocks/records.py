@@ -46,8 +46,8 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
     Raises
     ------
     ValueError
-        If a column is left out and may not be, of all rows or categories of one; or if it is one of lists and
-        holds something else.
+        If no row has a column that may not be left out, or a row lacks one of categories; or if a column of
+        lists holds something else.
     """
     table = as_table(X, schema.names or (), numbers=_numbers_of(schema), dates=schema.dates)
     if table is X:

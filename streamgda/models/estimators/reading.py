@@ -514,8 +514,8 @@ def check_batch(X: Any, otherwise: str = arrays.OR_SCAN) -> None:
     if isinstance(X, Source):
         raise TypeError(
             "rows are needed here, in an array or a frame; a source goes to fit, partial_fit and accumulate, "
-            "to evaluate in place of score, and of calibrate by its best_temperature, and to predict_dataset "
-            "in place of predict"
+            "to evaluate in place of score, and to predict_dataset in place of predict; in place of "
+            "calibrate, set_params(temperature=evaluate(...).best_temperature)"
         )
     if isinstance(X, str | PathLike):
         scan = "scan_zarr" if str(X).endswith(".zarr") else "scan"

@@ -75,9 +75,7 @@ def test_what_is_no_batch_of_rows(model, tmp_path):
         with pytest.raises(ValueError, match=r"\.(score|calibrate) requires y, a label for each row"):
             call([[1.0], [2.0]])
     for call in (fitted.predict, fitted.score_samples, fitted.score, fitted.calibrate, ridge.calibrate):
-        with pytest.raises(
-            TypeError, match="a source goes to fit.* best_temperature.* predict_dataset in pl"
-        ):
+        with pytest.raises(TypeError, match="a source goes to fit.* predict_dataset .*best_temperature"):
             call(source)
     with pytest.raises(TypeError, match="scan makes a source of it"):
         fitted.fit("rows.parquet", [0, 1])
