@@ -49,7 +49,7 @@ def drift(before: Statistics, after: Statistics) -> DriftReport:
     TypeError
         If `before` or `after` is not statistics but, for example, a model.
     ValueError
-        If the two differ in covariance type or features, or their rows went through other maps.
+        If the two differ in covariance type or features, or their rows went through different maps.
 
     References
     ----------
@@ -526,7 +526,7 @@ def _in_common(before: Statistics, after: Statistics) -> tuple[Statistics, Stati
 
 
 def _of_columns(statistics: Statistics) -> Statistics:
-    """The statistics of the columns that a map includes as they are, if it does."""
+    """The statistics without the features that a map makes, if it includes its input columns too."""
     n_columns = getattr(statistics.rule, "n_columns", 0)
     return statistics.select(range(n_columns)) if 0 < n_columns < statistics.n_features else statistics
 

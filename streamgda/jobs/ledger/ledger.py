@@ -43,7 +43,7 @@ ENTRIES = "entries"
 
 _OLD = "manifest.parquet"  # of ledgers in older formats
 _PARAMETERS = (*Required().keywords(), "folds", "groups")
-_STEPS = {"columns": "with_columns", "maps": "map", "split": "split"}
+_STEPS = {"columns": "with_columns", "maps": "map", "split": "split"}  # the methods of a source
 _SCANNED = ("target", "features", "weight", "missing", "format", "hive_types")
 
 
@@ -264,7 +264,7 @@ class StatisticsLedger:
             names = [name for name in names if name != "missing"]
         if not names:
             return
-        ours, theirs = (_shown(one, names) for one in (known, reads))
+        ours, theirs = _texts_of(known, names), _texts_of(reads, names)
         if "rule" in ours and ours["rule"] == theirs["rule"]:
             theirs["rule"] = f"another {theirs['rule']}"
         raise ValueError(
@@ -295,7 +295,7 @@ class StatisticsLedger:
         except ValueError as error:
             if not reads:
                 raise
-            made = _as_arguments(_shown(reads, [name for name in _SCANNED if reads.get(name)]))
+            made = _as_arguments(_texts_of(reads, [name for name in _SCANNED if reads.get(name)]))
             raise ValueError(
                 f"{error}; {self._name} was made with {made}: use another one for other data"
             ) from error
@@ -526,11 +526,11 @@ def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
     return options if rule is None else {**options, "rule": rule}
 
 
-def _shown(read_options: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
-    """Some options as the arguments that say them, and their values as text: of a rule its kind."""
+def _texts_of(read_options: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
+    """Some options by the names of their arguments, with their values as text; a rule by its `repr`."""
     known = {name: value for name, value in read_options.items() if value is not None}
     texts = {AS_NAMED.get(name, name): _written(known.get(name)) for name in names if name not in RULES}
-    if len(texts) < len(names):
+    if not RULES.keys().isdisjoint(names):
         texts["rule"] = repr(rule_in(known))
     return texts
 

@@ -98,11 +98,10 @@ def loss_at(losses: Array, temperature: float) -> float:
     ValueError
         If the temperature is outside the grid.
     """
-    places = np.arange(N_LOSSES)
-    lowest, *_, highest = np.sort(1 / _inverse(places))
+    lowest, highest = 1 / _inverse(N_LOSSES - 1), 1 / _inverse(0)
     if not lowest <= temperature <= highest:
         raise ValueError(f"losses are known from temperature {lowest:g} to {highest:g}; got {temperature!r}")
     if not np.isfinite(losses).all():
         return np.nan
     place = _STEPS_PER_OCTAVE * (-np.log2(temperature) - _FIRST_OCTAVE)
-    return float(CubicSpline(places, losses)(place))
+    return float(CubicSpline(np.arange(N_LOSSES), losses)(place))

@@ -49,7 +49,7 @@ class CalibrationLosses(Metric):
         return best_temperature(self._means)
 
     def loss_at(self, temperature: float) -> float:
-        """The mean loss at a temperature; NaN if there is none."""
+        """The mean loss at a temperature; NaN without rows, or if the temperature is NaN."""
         return np.nan if np.isnan(temperature) else loss_at(self._means, temperature)
 
 

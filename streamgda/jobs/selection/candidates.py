@@ -150,7 +150,7 @@ def check_have_likelihoods(candidates: Sequence[Candidate], scorings: Sequence[s
 def warn_of_uncalibrated(
     candidates: Sequence[Candidate], ranking: Sequence[Any], calibrate: str | None
 ) -> None:
-    """Warn if the log loss or Brier score ranks models without densities, uncalibrated, among others."""
+    """Warn if log loss or Brier score ranks models that are not calibrated beside models of densities."""
     if not {*ranking} & {*BRIER_SCORES, *(() if calibrate else LOG_LOSSES)}:
         return
     models = [candidate.estimator for candidate in candidates]

@@ -196,7 +196,7 @@ class Comparison:
         return [_reasons_of_folds({t.tested[0]: t.error for t in row if t.error}) for row in self.trials]
 
     def calibrate(self) -> Array:
-        """Score log losses at the best temperature of each candidate; return these: (n_candidates,)."""
+        """The best temperature of each candidate, at which `trials` get their log losses: (n_candidates,)."""
         temperatures = []
         for row in self.trials:
             scored = [trial for trial in row if trial.metrics]
