@@ -324,7 +324,7 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = (),
     """
     if out is None and given("model"):
         raise click.UsageError("--model and the like are for the model that --out saves.")
-    _check_replaceable(out)
+    _check_replaceable(out)  # before it is loaded; below, that it lies outside the data
     estimator, build, missing = _model_of(known=_model_at(out))
     known, _ = _tried(lambda: sg.StatisticsLedger(ledger).read_options)
     groups = given("ledger").get("groups")
