@@ -124,6 +124,7 @@ def evaluate(
         plan = Plan(groups, evaluate_splits, (model, decision, temperatures * _share_of(n_rows)))
         evaluation: Evaluation = compute_plan(plan, scheduler, progress)
     else:
+        check_batch(source)
         rows = source if maps is None else maps.transform(source)
         blocks, (n_rows, *_) = _blocks_of(model, rows, y, sample_weight), getattr(rows, "shape", (None,))
         evaluation = _evaluate_in_memory(model, blocks, decision, temperatures * _share_of(n_rows))

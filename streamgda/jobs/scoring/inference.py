@@ -171,9 +171,10 @@ def maps_and_model(model: Any) -> tuple[Pipeline | None, Any]:
 def _steps_of(maps: Pipeline | None) -> tuple[ComputedColumns | None, StoredRows | None, Pipeline | None]:
     """The step that computes features, the one that takes rows as they are stored, and the maps after."""
     steps = [] if maps is None else [step for _, step in maps.steps]
-    computing = next((step for step in steps if isinstance(step, ComputedColumns)), None)
-    rows = next((step for step in steps if isinstance(step, StoredRows)), None)
-    first = (computing is not None) + (rows is not None)
+    computing = next((step for step in steps[:1] if isinstance(step, ComputedColumns)), None)
+    first = int(computing is not None)
+    rows = next((step for step in steps[first : first + 1] if isinstance(step, StoredRows)), None)
+    first += rows is not None
     return computing, rows, None if maps is None or first == len(steps) else maps[first:]
 
 

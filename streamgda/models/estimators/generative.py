@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.data.blocks.labels import Labels, position_of, positions_among
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.computed import ComputedColumns
-from streamgda.data.sources.maps.rows import StoredRows
+from streamgda.data.sources.maps.rows import steps_of_maps
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.models.estimators.contributions import contributions, in_output_of
 from streamgda.models.estimators.lazy import class_labels, feature_names, rows_anywhere
@@ -455,7 +455,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
             The steps "columns", if features are computed by `with_columns`; if there are maps, "rows", which
             makes of rows what the pass makes, "map", and "map_2" and so on; and "model". It predicts rows
             with the columns that are stored: frames, tables and dicts, in which dates may be text. Without
-            computed features, a frame has these alone, in order, as scikit-learn asks. `evaluate`,
+            computed features and maps, a frame has these alone, in order, as scikit-learn asks. `evaluate`,
             `predict_dataset` and the command line take it too. Its `save` is that of the model, and `load`
             loads it, unless there are maps: pickle, joblib and skops save these. Then its model has no names
             of features, since transformers answer with arrays, and dicts leave out no key. A filter chose
@@ -490,9 +490,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         steps: list[Any] = []
         if stored.computed:
             steps.append(("columns", ComputedColumns.of(stored.feature_names or (), stored.computed)))
-        if source.maps and stored.feature_names is not None:
-            steps.append(("rows", StoredRows.of(source)))
-        steps += [(f"map_{i}" if i > 1 else "map", step) for i, step in enumerate(source.maps, 1)]
+        steps += steps_of_maps(source)
         return ModelPipeline([*steps, ("model", model)])
 
     # ------------------------------------------------------------------ criteria

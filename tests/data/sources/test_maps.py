@@ -456,6 +456,51 @@ def test_the_pipeline_of_a_map_takes_rows_as_they_are_stored(transformer, column
             pipeline.predict({**records[0], "sold": 20460})
 
 
+MANY = pd.DataFrame({"a": np.arange(120, dtype=np.int8), "b": (np.arange(120) % 7 * 18).astype(np.int8)})
+TEXT = pd.DataFrame({"a": np.resize(["p", "q", None, "p", "r"], 120), "b": MANY["b"]})
+ENCODED = ColumnTransformer(
+    [
+        ("one hot", OneHotEncoder(), ["a"]),
+        ("length", FunctionTransformer(lambda texts: texts.fillna("").map(len).to_frame()), "a"),
+    ],
+    sparse_threshold=1,
+)
+SEVERAL = StandardScaler().set_output(transform="pandas").fit(MANY).transform(MANY)[["b", "a"]]
+
+
+@pytest.mark.parametrize(
+    ("frame", "maps"),
+    [
+        (MANY, [FunctionTransformer(lambda rows: np.asarray(rows) ** 2, feature_names_out="one-to-one")]),
+        (MANY, [lambda rows: rows * rows]),  # of which int8 overflows
+        (MANY, [StandardScaler().fit(MANY[["b", "a"]])]),
+        (MANY, [StandardScaler().fit(MANY), StandardScaler().fit(SEVERAL)]),
+        (TEXT, [ENCODED.fit(TEXT), StandardScaler().fit(ENCODED.transform(TEXT).toarray())]),
+    ],
+    ids=["function of scikit-learn", "function", "other order", "named", "dense after sparse"],
+)
+def test_the_maps_of_a_pipeline_get_what_they_get_in_a_pass(frame, maps):
+    y = MANY["a"] % 3
+    source = scan_arrow(frame.assign(y=y), "y", features=["a", "b"])
+    for one in maps:
+        source = source.map(one, **({} if hasattr(one, "transform") else {"features": ["c", "d"]}))
+    model = RidgeClassifier(alpha=1.0).fit(source)
+    pipeline = model.as_pipeline(source)
+    mapped = source.head(120).drop(columns="y")  # as the pass has it
+    expected = model.predict_proba(mapped)
+    texts = frame.select_dtypes(exclude="number").columns
+    rows = [frame, frame[["b", "a"]].assign(c="x"), pa.table(frame), frame.to_dict("records")]
+    rows += [frame.convert_dtypes(), frame.astype(dict.fromkeys(texts, "category"))]
+    array = frame[[*pipeline.feature_names_in_]].to_numpy()
+    rows += [] if len(texts) else [array, array.tolist()]
+    for one in rows:
+        np.testing.assert_allclose(pipeline.predict_proba(one), expected, rtol=1e-9)
+    np.testing.assert_allclose(pipeline.predict_proba(frame.to_dict("records")[2]), expected[2:3], rtol=1e-9)
+    assert evaluate(pipeline, scan_arrow(frame.assign(y=y), "y")).accuracy == model.score(mapped, y)
+    with pytest.raises(TypeError, match="got the path rows.parquet; scan makes a source of it"):
+        evaluate(pipeline, "rows.parquet")
+
+
 def test_a_map_of_text_names_what_is_missing_and_what_it_takes(tmp_path):
     wrong = pa.table({"text": ["w1", "w2", None], "size": [1.0, 2.0, 3.0], "y": [0, 1, 1]})
     texts = scan_arrow(wrong, "y", features=["text"])

@@ -250,11 +250,12 @@ def test_other_columns_are_left_out_by_name_or_refused_as_scikit_learn_does(sale
     np.testing.assert_array_equal(pipeline.predict(moved), pipeline.predict(SALES))
     rows = pd.DataFrame({"u": [1.0, 2.0, 5.0, 7.0], "v": [0.0, 2.0, 1.0, 1.0]})
     source = scan_arrow(pa.table(rows.assign(y=[0, 0, 1, 1])), "y")
-    for plain in (source, source.map(StandardScaler().fit(rows))):
-        pipeline = GaussianNB().fit(plain).as_pipeline(plain)
-        for other in (rows[["v", "u"]], rows.assign(more=1.0)):
-            with pytest.raises(ValueError, match="The feature names should match"):
-                pipeline.predict(other)
+    mapped = source.map(StandardScaler().fit(rows))
+    plain, through = (GaussianNB().fit(one).as_pipeline(one) for one in (source, mapped))
+    for other in (rows[["v", "u"]], rows.assign(more=1.0)):
+        with pytest.raises(ValueError, match="The feature names should match"):
+            plain.predict(other)
+        np.testing.assert_array_equal(through.predict_proba(other), through.predict_proba(rows))
 
 
 @pytest.mark.slow

@@ -118,7 +118,7 @@ class FeatureMap:
         Exception
             Any other error of the transformer, as it is. A note names the transformer and the rows.
         """
-        is_filled = isinstance(block.features, SparseRows) and not _takes_sparse(self.transformer)
+        is_filled = isinstance(block.features, SparseRows) and not takes_sparse(self.transformer)
         least, stop = block.n_features if is_filled else 1, 0
         size = rows_per_block(max(least, len(self.names)), len(block.classes))
         rest: Block | None = block
@@ -190,7 +190,7 @@ def _filling_in(transformer: Any, block: Block) -> str:
     return f"fill it in before {name_of(transformer)} by another step, such as {steps}"
 
 
-def _takes_sparse(transformer: Any) -> bool:
+def takes_sparse(transformer: Any) -> bool:
     """Whether a transformer takes sparse rows; true if it has no tags, which would tell."""
     from sklearn.base import BaseEstimator
     from sklearn.utils import get_tags
@@ -241,7 +241,7 @@ def _input_of(transformer: Any, block: Block) -> Any:
     features = block.features
     if isinstance(features, StoredColumns):
         return features.documents() if takes_documents(transformer) else features.frame()
-    if isinstance(features, SparseRows) and _takes_sparse(transformer):
+    if isinstance(features, SparseRows) and takes_sparse(transformer):
         return features.csr.copy()
     is_view = isinstance(features, np.ndarray)  # which a transformer with copy=False would change
     rows = np.array(block.matrix(0, len(block.codes)), copy=is_view or None)

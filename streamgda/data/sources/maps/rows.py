@@ -1,4 +1,4 @@
-"""The step of a pipeline before its maps: it makes of rows in memory what the first map gets of a source."""
+"""The step of a pipeline before a map: it makes of rows in memory what the map gets of a source."""
 
 from __future__ import annotations
 
@@ -6,53 +6,69 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from streamgda.data.blocks.arrays import as_arrow, column_labels, in_days, library_of, with_places
-from streamgda.data.blocks.dates import is_date
+from streamgda.data.blocks.arrays import (
+    as_arrow,
+    check_in_memory,
+    column_names,
+    in_days,
+    with_columns,
+    with_places,
+)
+from streamgda.data.blocks.dates import days, is_date
 from streamgda.data.blocks.records import as_known_table, with_days
-from streamgda.data.blocks.schema import Columns, Names
+from streamgda.data.blocks.schema import Columns, Names, is_time
+from streamgda.data.blocks.sparse import is_sparse
+from streamgda.data.blocks.types import decoded_type
 from streamgda.data.blocks.wording import check_known
-from streamgda.data.sources.maps.maps import takes_documents
+from streamgda.data.sources.columns.stored import StoredColumns
+from streamgda.data.sources.maps.maps import takes_documents, takes_sparse
 
 _REMEDY = "null, if the model and its maps take missing values"
 
 
 @dataclass(frozen=True)
 class StoredSchema(Columns):
-    """The columns of a source before its maps, of which some may be text or categories."""
+    """The columns of a source, of which some may be text or categories before its maps."""
 
     encoded: Names = ()
 
 
 class StoredRows(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A transformer that makes of frames, tables and dicts what a map gets when a source is read.
+    """A transformer that makes of frames, tables, dicts and arrays what a map gets when a source is read.
 
-    `as_pipeline` of a model adds it. Arrays, and frames without times or lists, stay as they are.
+    `as_pipeline` of a model adds it. Columns of tables are found by their names, and numbers are float64.
 
     Parameters
     ----------
     schema : Schema
         The columns.
-    form : {"documents", "frame", "array"}
-        What the map takes.
+    columns : sequence of str or None
+        The columns in the order in which the map takes them, in a frame; None if it takes an array.
+    documents : bool
+        Whether it takes a list of texts.
+    sparse : bool
+        Whether it takes sparse rows, too.
     """
 
-    def __init__(self, schema: Any, form: str) -> None:
-        self.schema, self.form = schema, form
+    def __init__(self, schema: Any, columns: Any, documents: bool, sparse: bool) -> None:
+        self.schema, self.columns, self.documents, self.sparse = schema, columns, documents, sparse
 
     @classmethod
-    def of(cls, source: Any) -> Self:
-        """The step for the first map of a source."""
-        stored, first = source.before_maps, source.maps[0]
-        types = stored.schema
-        dates = tuple(
-            name for name in stored.feature_names if name in types.names and is_date(types.field(name).type)
+    def before(cls, transformer: Any, source: Any) -> Self:
+        """The step before a map of the features of a source, of which earlier maps made some or none."""
+        schema, names = source.schema, source.feature_names
+        dates = tuple(name for name in names if name in schema.names and is_date(schema.field(name).type))
+        columns = names if source.encoded else getattr(transformer, "feature_names_in_", None)
+        return cls(
+            StoredSchema(names, dates, (), source.encoded),
+            None if columns is None else list(columns),
+            takes_documents(transformer),
+            takes_sparse(transformer),
         )
-        is_named = bool(stored.encoded) or hasattr(first, "feature_names_in_")
-        form = "documents" if takes_documents(first) else "frame" if is_named else "array"
-        return cls(StoredSchema(stored.feature_names, dates, (), stored.encoded), form)
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
@@ -72,17 +88,56 @@ class StoredRows(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return True
 
     def transform(self, X: Any) -> Any:
-        """What the first map gets of these rows."""
+        """What the map gets of these rows."""
+        check_in_memory(X)
         X = with_places(as_known_table(X, self.schema, fills=False, remedy=_REMEDY), self.schema)
         X = with_days(X, self.schema)
-        if (labels := column_labels(X)) is None:
-            return X
-        if self.form == "frame" and library_of(X) == "pandas":  # whose columns the map checks
-            return in_days(X)
+        if (labels := column_names(X)) is None:
+            return X if self.documents else self._of_array(in_days(X))
         names = list(self.schema.names)
         check_known(names, labels, "the rows")
-        table = as_arrow(in_days(as_arrow(X, "the rows").select(names)))
-        if self.form == "documents":
-            return table.column(0).to_pylist()
-        frame = table.to_pandas()
-        return frame if self.form == "frame" else frame.to_numpy(np.float64)
+        table = as_arrow(with_columns(X, names), "the rows")
+        values = {name: self._stored(name, table[name].combine_chunks()) for name in names}
+        if self.documents:
+            return StoredColumns(values).documents()
+        return (
+            StoredColumns(values).frame()[self.columns] if self.columns else np.stack([*values.values()], 1)
+        )
+
+    def _stored(self, name: str, column: Any) -> Any:
+        """A column of Arrow as a source gives it: numbers as an array."""
+        if name in self.schema.encoded:
+            return column.cast(pa.string() if pa.types.is_null(column.type) else decoded_type(column.type))
+        return days(column) if is_time(column.type) else column.to_pandas().to_numpy(np.float64)
+
+    def _of_array(self, X: Any) -> Any:
+        """Rows without names, whose columns are in order."""
+        if is_sparse(X):
+            if self.sparse:
+                return X
+            X = X.toarray()
+        rows, names = np.asarray(X), self.schema.names
+        if rows.dtype.kind == "m":
+            rows = rows / np.timedelta64(1, "D")
+        if rows.dtype.kind in "biuf" or (rows.dtype.kind == "O" and not self.schema.encoded):
+            rows = rows.astype(np.float64)
+        if self.columns is None or rows.shape[1:] != (len(names),):
+            return rows
+        import pandas as pd
+
+        return pd.DataFrame(rows, columns=list(names))[self.columns]
+
+
+def steps_of_maps(source: Any) -> list[tuple[str, Any]]:
+    """The maps of a source as steps of a pipeline, each after one that makes rows what it gets in a pass."""
+    steps: list[tuple[str, Any]] = []
+    while n_maps := len(source.maps):
+        transformer, number = source.maps[-1], f"_{n_maps}" if n_maps > 1 else ""
+        while len(source.maps) == n_maps:
+            source = source.source
+        steps.insert(0, (f"map{number}", transformer))
+        if source.feature_names is not None:
+            rows = StoredRows.before(transformer, source)
+            if n_maps == 1 or rows.columns is not None or not rows.sparse:  # maps make arrays
+                steps.insert(0, (f"rows{number}", rows))
+    return steps
