@@ -452,7 +452,7 @@ def test_a_ledger_keeps_subclasses_apart(sources, tmp_path, folds):
             StatisticsSearchCV(MixtureDiscriminantAnalysis(exact=True), {"pooling": [0.1]}).fit(parts)
     other = StatisticsLedger(tmp_path / "ledger", exact=True, folds=folds)
     for use in (lambda: other.refresh(sources[1]), other.statistics):
-        with pytest.raises(ValueError, match="statistics with subclass_centers=.* and here it is .*=None"):
+        with pytest.raises(ValueError, match="statistics with rule=.*, and here it is rule=None"):
             use()
 
 
