@@ -21,7 +21,7 @@ class RowRule(Protocol):
 
     If products of these rows are formed with a larger relative error than that of float64, it is `rounding`.
     If the labels of some rows have made the rule, ``unseen(block)`` tells which others can judge a model.
-    If it maps rows, and the first features that it makes are columns of the rows, `n_columns` counts these.
+    If it maps rows, `columns` are the positions of those features it makes that are columns of the rows.
     """
 
     saved_as: ClassVar[str]

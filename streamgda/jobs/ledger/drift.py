@@ -171,7 +171,8 @@ class DriftReport:
         it is first asked for, unless the states to compare take more than 16 MB.
     feature_names : tuple of str
         The features, in the order of ``ClassDrift.shift``. Of columns with categories, these are the
-        categories that both old and new rows have; of `RandomFeatures`, the columns that the map includes.
+        categories that both old and new rows have; of `RandomFeatures`, the columns that the map includes,
+        without those that did not vary when it was fitted.
     new_categories : tuple of str
         The categories that the old rows do not have, as "column=value".
     """
@@ -381,7 +382,7 @@ class Baseline:
 
     def drift(self, after: Statistics) -> DriftReport:
         """How far other rows lie from these; see `drift`. Classes are compared when they are asked for."""
-        if hasattr(self._rule, "n_columns") or hasattr(after.rule, "n_columns"):
+        if hasattr(self._rule, "columns") or hasattr(after.rule, "columns"):
             check_same(self._rule, after.rule)
         before, after = self._before, _of_columns(after)
         if not (before.schema.is_numeric or after.schema.is_numeric) and before.n_rows and after.n_rows:
@@ -527,8 +528,8 @@ def _in_common(before: Statistics, after: Statistics) -> tuple[Statistics, Stati
 
 def _of_columns(statistics: Statistics) -> Statistics:
     """The statistics without the features that a map makes, if it includes its input columns too."""
-    n_columns = getattr(statistics.rule, "n_columns", 0)
-    return statistics.select(range(n_columns)) if 0 < n_columns < statistics.n_features else statistics
+    columns = getattr(statistics.rule, "columns", ())
+    return statistics.select(columns) if 0 < len(columns) < statistics.n_features else statistics
 
 
 def check_distances(

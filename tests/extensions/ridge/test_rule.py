@@ -243,6 +243,8 @@ def test_drift_of_mapped_rows_is_that_of_their_columns(tmp_path, kind):
         np.testing.assert_allclose(ours.divergence, theirs.divergence, rtol=1e-3)
         assert ours.divergence_by_chance == theirs.divergence_by_chance
     assert drift(*(state_of(one, alone) for one in (FRAME, new))).feature_names == alone.made.feature_names
+    constant = MappedRows(RandomFeatures(20).fit(X.assign(**{X.columns[0]: 1.0})))  # does not tell of it
+    assert drift(*(state_of(one, constant) for one in (FRAME, new))).feature_names == tuple(X.columns[1:])
     for other in (state_of(FRAME, map_of(random_state=1), kind), of_columns[0]):
         with pytest.raises(ValueError, match="went through other maps"):
             drift(state_of(FRAME, rule, kind), other)
