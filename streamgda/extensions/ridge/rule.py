@@ -133,7 +133,7 @@ class MappedRows(MapRule):
             raise ValueError(f"products must be 'float32' or 'float64'; got {products!r}")
         self.products = products
         self.made = Columns(tuple(map(str, features.get_feature_names_out(self.schema.feature_names))))
-        self.columns = np.flatnonzero(features.factor_) if features.include_inputs else []
+        self.columns: list[int] = np.flatnonzero(features.factor_).tolist() if features.include_inputs else []
         self.set_device(device)
 
     def set_device(self, device: str | None) -> None:
