@@ -85,7 +85,7 @@ class FileRecord(NamedTuple):
     def of(cls, file: InputFile) -> FileRecord:
         """The record of a file that is not read yet."""
         version = file.version or Version(None, None)
-        partition = json.dumps(dict(file.partition), default=str)
+        partition = json.dumps(dict(file.partition), default=str) if file.partition else "{}"
         # Rows may be divided by keys whose types JSON does not tell, such as dates.
         untold = {key: type(v).__name__ for key, v in file.partition.items() if canonical(v) != v}
         name = f"{file.name} {untold}" if file.name and untold else file.name
@@ -107,7 +107,7 @@ class FileRecord(NamedTuple):
 
     def known_as(self, present: FileRecord | None) -> FileRecord:
         """The record of an older ledger with the inode of the present file, if all else is the same."""
-        if self.inode is not None or present is None:
+        if self.inode is not None or present is None or present.inode is None:
             return self
         known = self._replace(inode=present.inode)
         return known if known.identity == present.identity else self
@@ -260,7 +260,7 @@ class Entries:
         run: list[Entry] = []
         size = 0
         for entry in entries:
-            n_bytes = entry.table.get_total_buffer_size()
+            n_bytes = entry.table.nbytes
             if run and (size + n_bytes > _TABLE_BYTES or not _are_alike(run[0], entry)):
                 records += self._write(run)
                 run, size = [], 0
