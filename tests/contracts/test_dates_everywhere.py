@@ -410,3 +410,12 @@ def test_ledgers_pipelines_and_searches_know_dates(tmp_path):
     pq.write_table(pa.table(text.assign(when="soon")), tmp_path / "other.parquet")
     with pytest.raises(ValueError, match=r"other\.parquet.*row 0: column 'when' holds dates"):
         predict_dataset(pipeline, tmp_path / "other.parquet", tmp_path / "other")
+
+
+def test_arrays_of_times_are_refused_as_the_days_of_frames_have_another_unit():
+    hours, y = np.arange(20).reshape(10, 2) ** 2 % 17, np.arange(10) % 2
+    model = GaussianNB().fit(pd.DataFrame(hours.astype("m8[h]"), columns=["a", "b"]), y)
+    for X in (hours.astype("m8[h]"), hours.astype("M8[h]")):
+        for use in (model.score, model.partial_fit, lambda X, y: evaluate(model, X, y)):
+            with pytest.raises(ValueError, match="X must hold real numbers; got (timedelta|datetime)64"):
+                use(X, y)

@@ -441,7 +441,7 @@ def readable(X: Any) -> Any:
     TypeError
         For a lazy frame or another stream.
     ValueError
-        For masked values, and for columns of text.
+        For masked values, columns of text, and arrays of times, whose unit is not that of days.
     """
     check_in_memory(X)
     if _is_masked(X):
@@ -457,7 +457,9 @@ def readable(X: Any) -> Any:
         X = X.copy(deep=False)
         for name in others:
             X[name] = _without_na(X[name].to_numpy())
-    return _without_na(X) if isinstance(X, np.ndarray) else X
+    if isinstance(X, np.ndarray):
+        return real(X, "X") if X.dtype.kind in "mM" else _without_na(X)
+    return X
 
 
 def _holds_text(X: Any, name: Any) -> bool:
