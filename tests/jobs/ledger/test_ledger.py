@@ -937,13 +937,13 @@ def test_many_small_tables_are_joined(data, tmp_path, ledger, monkeypatch):
     assert ledger.statistics() == fresh.statistics()
 
 
-def test_tables_that_are_joined_are_as_full_as_those_of_a_first_refresh(data, ledger, monkeypatch):
+def test_tables_that_are_joined_are_as_full_each_time(data, ledger, monkeypatch):
     for number in range(60):
         put(data / f"{number:02}.parquet", rows(5), number)
     monkeypatch.setattr("streamgda.jobs.ledger.entries._TABLE_BYTES", 1 << 11)
+    monkeypatch.setattr("streamgda.jobs.ledger.entries._MOST_SMALL", 1)
     ledger.refresh(scan(data))
     before = tables(ledger)
-    monkeypatch.setattr("streamgda.jobs.ledger.entries._MOST_SMALL", 1)
     for _ in range(2):
         ledger.refresh(scan(data))
         assert tables(ledger) == before
