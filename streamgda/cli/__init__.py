@@ -6,6 +6,8 @@ In come words of a shell; out come lines of text or JSON, files and an exit code
 - `words`: the table, and messages of the library with options in place of parameters.
 - `errors`: errors in one line, warnings, Ctrl-C and exit codes.
 - `commands`: the functions, which are imported when one of them runs.
+- `from_options`: sources, models and ledgers, as the options say.
+- `files`: files that commands write, and what is told of them and of data.
 - `running`: where a pass runs, and how a command reports.
 
 The options of a command are the parameters of its function, and of the functions of the library whose

@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import click
-import joblib
 import pandas as pd
-from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 
 import streamgda as sg
-from streamgda.cli.errors import Refused, Skipped, describe
+from streamgda.cli.errors import Refused, Skipped, attempt, describe
+from streamgda.cli.files import check_replaceable, data_at, document_of, fault_of, save_and_report, write_page
+from streamgda.cli.from_options import (
+    ledger_at,
+    ledger_for,
+    loaded_model,
+    model_to_relearn,
+    new_model,
+    part_of,
+    rule_of,
+    source_of,
+)
 from streamgda.cli.main import MODELS, given, value_of
 from streamgda.cli.running import report, running
 from streamgda.cli.words import as_options, flag
 from streamgda.data.blocks.wording import counted
-from streamgda.data.sources.base import FileSource, Source
-from streamgda.data.sources.files.formats import dataset_at
-from streamgda.data.storage import tables
-from streamgda.data.storage.documents import is_saved
 from streamgda.data.storage.filesystems import resolve
 from streamgda.data.storage.paths import one_line, shown
 from streamgda.diagnostics import box_m, manova
-from streamgda.jobs.ledger.ledger import ENTRIES, LEDGER, options_of, scan_options_of
-from streamgda.jobs.passes.accumulate import read_into
-from streamgda.jobs.scoring.inference import columns_of, maps_and_model, with_features_of
+from streamgda.jobs.scoring.inference import maps_and_model, with_features_of
 from streamgda.jobs.selection.candidates import candidates_of
 from streamgda.models.estimators.forgetting import factor_after, newest_and_weights
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.rules import RowRule
 
 Paths: TypeAlias = Sequence[str]
 Out: TypeAlias = str | None
-
-_TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
 
 
 def fit(data: Paths, *, out: str, statistics: bool = False, sql: str | None = None) -> None:
@@ -87,9 +85,9 @@ def fit(data: Paths, *, out: str, statistics: bool = False, sql: str | None = No
     streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
     streamgda fit flowers --sql duckdb://garden.duckdb --target kind --out model.parquet
     """
-    estimator, build, missing = _model_of()
-    source = None if sql else _part_of(data, is_test=False)
-    _check_replaceable(out, source)
+    estimator, build, missing = new_model()
+    source = None if sql else part_of(data, is_test=False)
+    check_replaceable(out, source)
     run, kept = running(), estimator.required_statistics().keywords()
     if source is None:
         learnt = _of_database(sql, data, estimator, kept)
@@ -98,21 +96,21 @@ def fit(data: Paths, *, out: str, statistics: bool = False, sql: str | None = No
             raise click.UsageError(
                 f"{' '.join(map(flag, how))} of --model {given('model')['model']} takes --statistics too."
             )
-        _save(estimator.fit(source, **run), out)
+        save_and_report(estimator.fit(source, **run), out)
         return
     else:
         kept["missing"] = None if statistics and isinstance(missing, str) else missing  # None: read once
-        kept["rule"] = _rule_of(estimator, source, **run)
+        kept["rule"] = rule_of(estimator, source, **run)
         learnt = sg.accumulate(source, **given("accumulate"), **kept, **run)
     try:
         saved = learnt if statistics else build(learnt)
     except ValueError as error:
         beside = f"{out.removesuffix(Path(out).suffix)}.statistics.parquet"
-        _, fault = _tried(partial(learnt.save, beside))
+        _, fault = attempt(partial(learnt.save, beside))
         ways = f"streamgda merge {beside} --model ... --out {out}, or streamgda update {beside} DATA ..."
         said = fault or f"The statistics are saved in {beside}; go on by {ways}"
         raise ValueError(f"{describe(error)}. {said}") from error
-    _save(saved, out)
+    save_and_report(saved, out)
 
 
 def _of_database(sql: str | None, data: Paths, estimator: Any, kept: Mapping[str, Any]) -> Statistics:
@@ -165,11 +163,11 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     streamgda search days --target kind --groups patient --try 'lda shrinkage=none,0.1,auto'
     """
     options, grids = given("search"), [_grid(*text.split()) for text in tried]
-    if (fault := _tried(partial(candidates_of, None, grids))[1]) is not None:
+    if (fault := attempt(partial(candidates_of, None, grids))[1]) is not None:
         raise click.UsageError(f"Invalid value for '--try': {fault}")
     without = [options[name] for name in ("groups", "fold") if name in options]
-    source = _part_of(data, is_test=False, without=without)
-    _check_replaceable(out, source)
+    source = part_of(data, is_test=False, without=without)
+    check_replaceable(out, source)
     found = sg.StatisticsSearchCV(None, grids, **options)
     found.fit(source, **running())
     if out is not None:
@@ -193,7 +191,7 @@ def _grid(model: str = "", *params: str) -> dict[str, Any]:
     click.Choice(list(MODELS)).convert(model, None, None)
     pairs = [param.partition("=") for param in params]
     values = {name.replace("-", "_"): [*map(value_of, values.split(","))] for name, _, values in pairs}
-    return {"estimator": [_model_of(model)[0]], **values}
+    return {"estimator": [new_model(model)[0]], **values}
 
 
 def update(saved_in: str, data: Paths, *, out: Out = None, force: bool = False) -> None:
@@ -224,21 +222,21 @@ def update(saved_in: str, data: Paths, *, out: Out = None, force: bool = False) 
     """
     saved, place = sg.load(saved_in), out or saved_in
     statistics = getattr(saved, "statistics_", saved)
-    source, (maps, model) = _source_of(data, saved), maps_and_model(saved)
+    source, (maps, model) = source_of(data, saved), maps_and_model(saved)
     source = source if maps is None else with_features_of(model, source, maps)
-    _check_replaceable(place, source)
+    check_replaceable(place, source)
     kept = {**statistics.required.keywords(), "rule": statistics.rule}
     if half_life := getattr(model, "half_life", None):
         newest_and_weights(model, None, None, in_memory=False)  # raises if batches before had times
     new = sg.accumulate(source, **given("accumulate"), **kept, **running())
     if half_life:
         statistics.decay(factor_after(new.n_rows / half_life))
-    before, _ = _fault_of(saved), model.merge(new)
-    if place == saved_in and not force and not before and (fault := _fault_of(saved)):
+    before, _ = fault_of(saved), model.merge(new)
+    if place == saved_in and not force and not before and (fault := fault_of(saved)):
         raise ValueError(
             f"{place} could not predict any more: {fault}. It is as it was; see --out and --force"
         )
-    _save(saved, place, rows_learnt=new.n_rows, rows_dropped=new.n_dropped)
+    save_and_report(saved, place, rows_learnt=new.n_rows, rows_dropped=new.n_dropped)
 
 
 def merge(files: Paths, *, out: str) -> None:
@@ -264,10 +262,10 @@ def merge(files: Paths, *, out: str) -> None:
     """
     if given("model") and "model" not in given("model"):
         raise click.UsageError("Parameters are those of a model: choose one with --model.")
-    _, build, _ = _model_of()
+    _, build, _ = new_model()
     if len({file if "://" in file else str(Path(file).resolve()) for file in files}) < len(files):
         raise click.UsageError("A file is named twice: its rows would count twice.")
-    _check_replaceable(out)
+    check_replaceable(out)
     load = sg.load_statistics if given("model") else sg.load
     total: Any = load(files[0])
     for file in files[1:]:
@@ -277,7 +275,7 @@ def merge(files: Paths, *, out: str) -> None:
             raise ValueError(
                 f"{shown(file)} cannot be added to {shown(files[0])}: {describe(error)}"
             ) from error
-    _save(build(total) if given("model") else total, out)
+    save_and_report(build(total) if given("model") else total, out)
 
 
 def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = (), html: Out = None) -> None:
@@ -324,14 +322,14 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = (),
     """
     if out is None and given("model"):
         raise click.UsageError("--model and the like are for the model that --out saves.")
-    _check_replaceable(out)  # before it is loaded; below, that it lies outside the data
-    estimator, build, missing = _model_of(known=_model_at(out))
-    known, _ = _tried(lambda: sg.StatisticsLedger(ledger).read_options)
+    check_replaceable(out)  # before it is loaded; below, that it lies outside the data
+    estimator, build, missing = new_model(known=model_to_relearn(out))
+    known, _ = attempt(lambda: sg.StatisticsLedger(ledger).read_options)
     groups = given("ledger").get("groups")
-    source = _source_of(data, known=known or {}, without=[groups] if groups else [])
-    _check_replaceable(out, source)
+    source = source_of(data, known=known or {}, without=[groups] if groups else [])
+    check_replaceable(out, source)
     run = running()
-    kept = _ledger_for(ledger, estimator, source, known is None, **run) if out else _ledger_at(ledger)
+    kept = ledger_for(ledger, estimator, source, known is None, **run) if out else ledger_at(ledger)
     kept.missing = None if isinstance(missing, str) else missing
     how = {**given("refresh"), **given("alarms"), **run}
     found, saved = kept.refresh(source, exclude=leave_out, **how), None
@@ -350,7 +348,7 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = (),
     finally:
         document = {**asdict(found), "read": found.read, "out": saved and shown(saved)}
         report(document, [str(found), *([f"saved in {saved}"] if saved else [])])
-        _write_page(found, html)
+        write_page(found, html)
     for path, reason in found.skipped.items():
         click.echo(f"Warning: skipped {as_options(one_line(f'{path}: {reason}'))}", err=True)
     if found.is_refused:
@@ -394,8 +392,8 @@ def predict(saved_in: str, data: Paths, *, out: str) -> None:
     streamgda predict model.parquet days --columns label,reasons --top 3 --out scored
     streamgda predict model.parquet flowers.zarr --out scored.zarr
     """
-    model = _model_in(saved_in)
-    source = _source_of(data, model, is_labelled=False)
+    model = loaded_model(saved_in)
+    source = source_of(data, model, is_labelled=False)
     written = sg.predict_dataset(model, source, out, **given("predict"), **running())
     report({**asdict(written), "out": shown(out)})
 
@@ -426,11 +424,11 @@ def evaluate(saved_in: str, data: Paths, *, html: Out = None) -> None:
     streamgda evaluate model.parquet labelled.parquet --target kind
     streamgda evaluate model.parquet days --target kind --test 0.2 --by patient
     """
-    model = _model_in(saved_in)
-    source = _part_of(data, is_test=True, saved=model)
+    model = loaded_model(saved_in)
+    source = part_of(data, is_test=True, saved=model)
     evaluation = sg.evaluate(model, source, **given("evaluate"), **running())
     report(evaluation.to_dict(), [str(evaluation)], is_result=True)
-    _write_page(evaluation, html)
+    write_page(evaluation, html)
 
 
 def inspect(path: str, *, tests: bool = False) -> None:
@@ -456,11 +454,11 @@ def inspect(path: str, *, tests: bool = False) -> None:
     streamgda inspect ledger --json
     """
     storage, name = resolve(path)
-    if data := _data_at(path):
+    if data := data_at(path):
         report(data, is_result=True)
         return
     if storage.filesystem.get_file_info(name).type.name == "Directory":
-        ledger = _ledger_at(path)
+        ledger = ledger_at(path)
         saved, facts = ledger.statistics(), {"files": ledger.files.num_rows, "reads": ledger.read_options}
     else:
         saved, facts = sg.load(path), {"bytes": storage.version(name).size}
@@ -469,258 +467,11 @@ def inspect(path: str, *, tests: bool = False) -> None:
     makers = {type(model).__name__: getattr(model, "snapshot", bool)}
     if not hasattr(saved, "statistics_"):
         makers = {name: partial(getattr(sg, name).from_statistics, saved) for name in MODELS.values()}
-    faults = {name: _tried(make)[1] for name, make in makers.items()}
-    document = {"path": shown(path), **facts, **_document_of(saved), "tests": {}}
+    faults = {name: attempt(make)[1] for name, make in makers.items()}
+    document = {"path": shown(path), **facts, **document_of(saved), "tests": {}}
     document["can_predict"] = [name for name, fault in faults.items() if fault is None]
     document["cannot_predict"] = {name: fault for name, fault in faults.items() if fault is not None}
     for test in (manova, box_m) if tests else ():
-        found, fault = _tried(partial(test, getattr(saved, "statistics_", saved)))
+        found, fault = attempt(partial(test, getattr(saved, "statistics_", saved)))
         document["tests"][test.__name__] = fault or found.to_pandas().reset_index()
     report(document, is_result=True)
-
-
-# ---------------------------------------------------------------------- data to read
-
-
-def _source_of(
-    data: Paths,
-    saved: Any = None,
-    *,
-    without: Paths = (),
-    is_labelled: bool = True,
-    known: Mapping[str, Any] = {},
-) -> Source:
-    """The source of rows to learn or to score: of the columns of what is saved, unless the user names some.
-
-    `without` names columns that are no features by default.
-    """
-    options = given("scan_parquet")
-    path = data[0] if len(data) == 1 else data  # one folder may have partitions
-    if not isinstance(options.get("missing", ""), str):
-        options["missing"] = "marginal"  # models know more of it
-    if any(".zarr/" in f"{path}/" for path in data):
-        options |= {} if is_labelled else {"target": None}
-        return sg.scan_zarr(path, **{**options, "features": ",".join(options.get("features", ["X"]))})
-    if not options.keys() & {"features", "exclude", "categories"}:
-        options = {**scan_options_of(known), **options}
-    if is_labelled and "target" not in options:
-        raise click.UsageError("Missing option '--target': the column of labels.")
-    if names := options.get("categories"):
-        options["categories"] = {"auto": "auto", "none": None}.get(",".join(names), sg.Categorical(names))
-    if saved is not None:
-        options = {**dict(zip(("features", "categories"), columns_of(saved), strict=True)), **options}
-    if not options.get("features"):
-        options["exclude"] = [*options.get("exclude", ()), *without]
-    source = _scanned(path, **{**options, **given("scan")})
-    known_by = None if saved is None else maps_and_model(saved)[1]
-    return source if saved is None else source.with_kinds_of(getattr(known_by, "statistics_", known_by))
-
-
-def _scanned(path: Any, **options: Any) -> Source:
-    """The source. For --features 300 with --model random-features, the error says where that number goes."""
-    try:
-        return sg.scan(path, **options)
-    except ValueError as error:
-        number = ",".join(options.get("features") or [])
-        is_asked = number.isdigit() and given("model").get("model") == "random-features"
-        if not is_asked or "no column" not in str(error):
-            raise
-        how = f"streamgda search --try 'random-features features={number}' --scoring neg_log_loss --calibrate"
-        raise click.UsageError(f"{describe(error)}. The number of random features is set by {how}") from error
-
-
-def _part_of(data: Paths, *, is_test: bool, saved: Any = None, without: Paths = ()) -> Source:
-    """The source of the rows to learn from or to judge by: all of them, unless the user splits them."""
-    options = given("split")
-    columns = {options.get("by", "rows")} - {"rows", "files"}
-    source = _source_of(data, saved, without=[*without, *columns])
-    return source.split(**options)[is_test] if options else source
-
-
-# ---------------------------------------------------------------------- models to make, and files to write
-
-
-def _missing_of(model: Any) -> dict[str, Any]:
-    """What ``--missing`` says to a model, to which rows that are left out do not come."""
-    missing = given("scan_parquet").get("missing", "raise")
-    missing = "raise" if missing == "drop" else missing
-    if "missing" in model.get_params(deep=False):
-        return {"missing": missing}
-    if missing != "raise":
-        name = {kind: option for option, kind in MODELS.items()}[type(model).__name__]
-        raise click.UsageError(
-            f"{name} takes complete rows alone, so no --missing marginal: set --missing drop."
-        )
-    return {}
-
-
-def _model_of(option: str = "", known: Any = None) -> tuple[Any, Callable[..., Any], Any]:
-    """A new estimator by the options of the user, what makes it of statistics, and its `missing`.
-
-    Parameters that no option sets are those of `known`, if it is given.
-    """
-    params = dict(given("model"))
-    named = option or params.pop("model", "qda")
-    kind = getattr(sg, MODELS[named]) if known is None else type(known)
-    missing = _missing_of(kind()).get("missing", "raise")
-    params |= {} if missing == "raise" else {"missing": missing}
-    params = params if known is None else {**known.get_params(deep=False), **params}
-    try:
-        estimator = kind().set_params(**params)
-        estimator._validate_params()
-    except ValueError as error:
-        raise click.UsageError(describe(error)) from error
-    return estimator, partial(kind.from_statistics, **params), missing
-
-
-def _model_at(out: str | None) -> Any:
-    """The model that a refresh learns anew, unfitted; None if there is none, or options choose another."""
-    if out is None or "model" in given("model"):
-        return None
-    other = "choose a model with --model, or another --out"
-    try:
-        saved = sg.load(out)
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise ValueError(f"{describe(error)}; {other}") from error
-    if isinstance(saved, Statistics | Pipeline):
-        holds = "statistics" if isinstance(saved, Statistics) else "a pipeline"
-        raise ValueError(f"{shown(out)} holds {holds}, and refresh learns a model anew; {other}")
-    return clone(saved)
-
-
-def _rule_of(estimator: Any, source: Source, **run: Any) -> RowRule | None:
-    """The rule by which a model divides or maps the rows of a source, which may take a read of it."""
-    source = source.pinned()
-    read = partial(read_into, source, **run)
-    (rule,), _ = estimator.rules_for([estimator], read, source, run["scheduler"])
-    return cast("RowRule | None", rule)
-
-
-def _check_replaceable(path: str | None, source: Source | None = None) -> None:
-    """Check before the work that a model or statistics can be saved at a path, and replace no other file."""
-    if path is None:
-        return
-    if path == "-" or path.lower().endswith(_TEXT_ENDINGS):
-        raise click.UsageError(f"--out {path}: what is saved is a Parquet file, and no text.")
-    tables.check_replaceable(path)
-    if "://" not in path:
-        folder = Path(path).expanduser().absolute().parent
-        if not folder.is_dir():
-            raise ValueError(f"--out {path}: there is no folder {folder}")
-        tempfile.TemporaryFile(dir=folder).close()
-    if isinstance(source, FileSource) and source.includes(*resolve(path)):
-        raise ValueError(f"{path} lies in the folder of the data, where it would be read as data")
-
-
-def _write_page(report: Any, html: str | None) -> None:
-    """Write a report as a page of HTML, if a file is named."""
-    if html is not None:
-        page = f'<!DOCTYPE html>\n<meta charset="utf-8">\n<title>streamgda</title>\n{report._repr_html_()}\n'
-        Path(html).expanduser().write_text(page, encoding="utf-8")
-
-
-def _save(saved: Any, out: str, **more: Any) -> None:
-    """Save a model or statistics, and report the contents. Warn if it cannot predict yet."""
-    saved.save(out)
-    if fault := _fault_of(saved):
-        warnings.warn(f"it cannot predict yet: {fault}", stacklevel=2)
-    report({**more, **_document_of(saved), "out": shown(out)})
-
-
-# ---------------------------------------------------------------------- what is saved
-
-
-def _model_in(path: str) -> Any:
-    """A model, or a pipeline that ends in one or a search from a file of joblib, which gets ``--missing``."""
-    saved = (joblib.load if path.endswith(".joblib") else sg.load_model)(path)
-    if "missing" in given("scan_parquet"):
-        model = maps_and_model(saved)[1]
-        model.set_params(**_missing_of(model))
-    return saved
-
-
-def _ledger_at(path: str, **new: Any) -> sg.StatisticsLedger:
-    """A ledger with the options with which it was made, or a new one with other options."""
-    try:
-        kept = options_of(sg.StatisticsLedger(path).read_options)
-    except ValueError:  # it is new, or damaged, which the refresh that follows reports
-        kept = new
-    return sg.StatisticsLedger(path, **{**kept, **given("ledger")})
-
-
-def _ledger_for(path: str, estimator: Any, source: Source, is_new: bool, **run: Any) -> sg.StatisticsLedger:
-    """A ledger that keeps what a model is made of; ValueError if it was made for another, or keeps less."""
-    needed, new = estimator.required_statistics(), {}
-    extra = [name for name, value in needed.keywords().items() if value is True]
-    if is_new and not given("refresh").get("dry_run"):
-        rule = _rule_of(estimator, source, **run)
-        new = {"rule": rule} | ({} if rule is None else {"covariance_type": needed.covariance_type})
-    kept = _ledger_at(path, **dict.fromkeys(extra, True), **new)
-    is_of_mapped_rows = kept.rule is not None and kept.rule.schema is not None
-    needs_rule = estimator.maps_rows or estimator.divides_rows
-    if not is_new and (kept.rule is None if needs_rule else is_of_mapped_rows):
-        raise ValueError(
-            f"{kept!r} was made for another model: choose that with --model, or refresh another ledger, with "
-            "this --model and --out"
-        )
-    if not kept.required.suffices(needed):
-        raise ValueError(
-            f"{kept!r} keeps less than the model needs: refresh another ledger, with --covariance-type "
-            f"{needed.covariance_type} {' '.join(map(flag, extra))}".rstrip()
-            + ", or choose another --model or --shrinkage"
-        )
-    return kept
-
-
-def _data_at(path: str) -> dict[str, Any] | None:
-    """Describe files of data; None for what is no data, or was saved by this library."""
-    kind = given("scan").get("format")
-    found, fault = _tried(partial(dataset_at, path, kind=kind))
-    if fault and (kind or path.endswith((*_TEXT_ENDINGS, ".zarr")) or _is_folder_of_others(path)):
-        raise ValueError(fault)
-    if found is None or is_saved(found.stored):
-        return None
-    columns = pd.DataFrame({"column": found.schema.names, "type": map(str, found.schema.types)})
-    paths, rows = found.listing.files, found.count_rows()
-    return {"path": shown(path), "format": found.written_as, "files": len(paths), "rows": rows} | {
-        "columns": columns
-    }
-
-
-def _is_folder_of_others(path: str) -> bool:
-    """Whether it is a folder that holds something, and no ledger."""
-    storage, name = resolve(path)
-    if storage.filesystem.get_file_info(name).type.name != "Directory":
-        return False
-    inside = storage.children(name)
-    return bool(inside) and {LEDGER, ENTRIES}.isdisjoint(inside)
-
-
-def _tried(call: Callable[[], Any]) -> tuple[Any, str | None]:
-    """What a call returns, and the message of its error."""
-    try:
-        return call(), None
-    except (ValueError, OSError) as error:
-        return None, describe(error)
-
-
-def _fault_of(saved: Any) -> str | None:
-    """Why a model cannot predict; None if it can, or if these are statistics."""
-    return _tried(getattr(maps_and_model(saved)[1], "snapshot", bool))[1]
-
-
-def _document_of(saved: Any) -> dict[str, Any]:
-    """Describe a model or statistics."""
-    statistics, model = getattr(saved, "statistics_", saved), maps_and_model(saved)[1]
-    sums = {"count": statistics.counts, "weight": statistics.weights}
-    numbers = ("n_rows", "n_dropped", "n_features", "feature_names")
-    return {
-        "kind": type(model).__name__,
-        "parameters": {} if statistics is saved else model.get_params(deep=False),
-        **statistics.required.keywords(),
-        **{name: getattr(statistics, name) for name in numbers},
-        **statistics.schema.to_metadata(),
-        "classes": pd.DataFrame({"label": statistics.classes.tolist(), **sums}),
-    }

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -102,3 +102,11 @@ def describe(error: BaseException) -> str:
 def _show(meta: Mapping[str, Any], message: Warning | str, *_: Any, **__: Any) -> None:
     if not meta.get("streamgda.report", {}).get("quiet"):
         click.echo(f"Warning: {as_options(one_line(str(message)))}", err=True)
+
+
+def attempt(call: Callable[[], Any]) -> tuple[Any, str | None]:
+    """What a call returns, and the message of its error."""
+    try:
+        return call(), None
+    except (ValueError, OSError) as error:
+        return None, describe(error)
