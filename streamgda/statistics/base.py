@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.data.blocks import arrays, labels
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
-from streamgda.data.blocks.records import with_days
+from streamgda.data.blocks.records import known_dates_as_days
 from streamgda.data.blocks.schema import UNNAMED, Columns, MadeColumns, Schema, schema_in
 from streamgda.data.blocks.sparse import DENSE, SparseRows, is_sparse
 from streamgda.data.blocks.wording import as_html, named
@@ -545,7 +545,7 @@ class Statistics(Locked, ABC):
         X = arrays.as_table(X, self.feature_names or ())
         rows = arrays.in_order_of(arrays.with_places(X, self.schema), self.feature_names)
         lists = () if rows is X else arrays.list_columns(X, arrays.column_names(rows))
-        rows = with_days(rows, self.schema)
+        rows = known_dates_as_days(rows, self.schema)
         self.update_blocks(arrays.array_blocks(rows, y, sample_weight, lists=lists))
         return self
 

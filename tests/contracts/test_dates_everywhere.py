@@ -415,7 +415,10 @@ def test_ledgers_pipelines_and_searches_know_dates(tmp_path):
 def test_arrays_of_times_are_refused_as_the_days_of_frames_have_another_unit():
     hours, y = np.arange(20).reshape(10, 2) ** 2 % 17, np.arange(10) % 2
     model = GaussianNB().fit(pd.DataFrame(hours.astype("m8[h]"), columns=["a", "b"]), y)
-    for X in (hours.astype("m8[h]"), hours.astype("M8[h]")):
-        for use in (model.score, model.partial_fit, lambda X, y: evaluate(model, X, y)):
-            with pytest.raises(ValueError, match="X must hold real numbers; got (timedelta|datetime)64"):
+    numbers = GaussianNB().fit(hours, y)
+    refused = "X must hold real numbers; got (timedelta64|datetime64|object).* days, or in a data frame"
+    for X in (hours.astype("m8[h]"), hours.astype("M8[h]"), hours.astype("M8[h]").tolist()):
+        knows = numbers if isinstance(X, list) else model
+        for use in (GaussianNB().fit, knows.score, knows.partial_fit, lambda X, y: evaluate(numbers, X, y)):
+            with pytest.raises(ValueError, match=refused):
                 use(X, y)

@@ -176,7 +176,7 @@ def as_arrow(frame: Any, origin: str = "the frame") -> Any:
         raise ValueError(f"{origin}: {reason}. A column holds values of one type") from error
 
 
-def in_days(frame: Any) -> Any:
+def times_as_days(frame: Any) -> Any:
     """A frame whose dates, times and durations are numbers of days; as it is if it has none."""
     kinds = set(column_types(frame))  # few, of many columns
     has_objects = np.dtype(object) in kinds and library_of(frame) == "pandas"
@@ -192,7 +192,10 @@ def in_days(frame: Any) -> Any:
 def _has_times_among_objects(frame: Any) -> bool:
     """Whether the first value of a column of objects is a date, a time or a duration of Python."""
     columns = (frame.iloc[:, i] for i, kind in enumerate(frame.dtypes) if kind == "object")
-    return any(isinstance(_first(one), date | time | timedelta) for one in columns)
+    return any(isinstance(_first(one), _TIMES) for one in columns)
+
+
+_TIMES = (date, time, timedelta)
 
 
 def _first(column: Any) -> Any:
@@ -446,7 +449,7 @@ def readable(X: Any) -> Any:
     check_in_memory(X)
     if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
-    X = _decoded(in_days(X))
+    X = _decoded(times_as_days(X))
     others = columns_of_other_types(X)
     if wrong := [name for name in others if _holds_text(X, name)]:
         raise ValueError(
@@ -615,7 +618,11 @@ def real(values: NDArray[Any], name: str) -> NDArray[Any]:
             raise TypeError("they are not real numbers")
         return _without_na(values).astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must hold real numbers; got {values.dtype}: {error}") from error
+        has_times = values.dtype.kind in "mM" or any(isinstance(value, _TIMES) for value in values.flat)
+        remedy = ". Give times as numbers of days, or in a data frame, where they are learnt as such"
+        raise ValueError(
+            f"{name} must hold real numbers; got {values.dtype}: {error}{remedy * has_times}"
+        ) from error
 
 
 def _without_na(values: NDArray[Any]) -> NDArray[Any]:

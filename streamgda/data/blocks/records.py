@@ -88,7 +88,7 @@ def check_lists(table: Any, absent: Iterable[str], known: Collection[str]) -> No
             )
 
 
-def with_days(X: Any, schema: Schema) -> Any:
+def known_dates_as_days(X: Any, schema: Schema) -> Any:
     """Rows with days in place of dates that are texts or objects.
 
     A number is refused in a column of dates with a name, since it may be of any unit. In an array, whose
@@ -103,9 +103,9 @@ def with_days(X: Any, schema: Schema) -> Any:
         return X
     if column_labels(X) is not None:
         check_known_numbers(X, _numbers_of(schema))
-        return _frame_with_days(X, schema)
+        return _frame_as_days(X, schema)
     is_array = schema.dates and isinstance(X, np.ndarray | list | tuple)
-    return _array_with_days(X, schema) if is_array else X
+    return _array_as_days(X, schema) if is_array else X
 
 
 def _numbers_of(schema: Schema) -> set[str]:
@@ -113,7 +113,7 @@ def _numbers_of(schema: Schema) -> set[str]:
     return {*(schema.names or ())}.difference(schema.encoded, schema.dates)
 
 
-def _frame_with_days(frame: Any, schema: Schema) -> Any:
+def _frame_as_days(frame: Any, schema: Schema) -> Any:
     kinds = dict(zip(column_labels(frame) or (), column_types(frame), strict=False)) if schema.dates else {}
     others = [name for name in schema.dates if name in kinds and not is_date(kinds[name])]
     if not others:
@@ -127,7 +127,7 @@ def _frame_with_days(frame: Any, schema: Schema) -> Any:
     return table
 
 
-def _array_with_days(rows: Any, schema: Schema) -> Any:
+def _array_as_days(rows: Any, schema: Schema) -> Any:
     """Rows without names, whose columns are in the order of the features."""
     names = schema.names or ()
     rows = np.asarray(rows) if isinstance(rows, np.ndarray) else np.array(rows, object)

@@ -34,7 +34,7 @@ from sklearn.utils.validation import (
 from streamgda.data.blocks import arrays, labels, wording
 from streamgda.data.blocks.block import FILL_IN, LEARN_INCOMPLETE, Block, Missing, check_missing, remedying
 from streamgda.data.blocks.labels import Labels
-from streamgda.data.blocks.records import as_known_table, with_days
+from streamgda.data.blocks.records import as_known_table, known_dates_as_days
 from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns
 from streamgda.data.blocks.sparse import DENSE, SparseRows, is_sparse
 from streamgda.data.blocks.wording import callers_level, counted
@@ -240,7 +240,7 @@ def _with_known_columns(model: Any, X: Any) -> Any:
     A frame of pandas keeps its order: scikit-learn raises an error for another order of features.
     """
     names = None if arrays.library_of(X) == "pandas" else getattr(model, "feature_names_in_", None)
-    return with_days(arrays.in_order_of(X, names), model.statistics_.schema_of_rows)
+    return known_dates_as_days(arrays.in_order_of(X, names), model.statistics_.schema_of_rows)
 
 
 def _checked_values(
@@ -278,7 +278,7 @@ def _columns_of(model: Any, X: Any) -> MadeColumns:
             f"{type(model).__name__} has learnt more than numbers, so rows need the names of their columns, "
             f"{wording.listed(schema.names)}; give a frame"
         )
-    return known_columns(with_days(X, schema), schema)
+    return known_columns(known_dates_as_days(X, schema), schema)
 
 
 # ---------------------------------------------------------------------- rows to learn

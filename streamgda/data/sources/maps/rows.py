@@ -14,13 +14,13 @@ from streamgda.data.blocks.arrays import (
     as_arrow,
     check_in_memory,
     column_names,
-    in_days,
+    times_as_days,
     with_columns,
     with_places,
 )
 from streamgda.data.blocks.dates import days, is_date
-from streamgda.data.blocks.records import as_known_table, with_days
-from streamgda.data.blocks.schema import Columns, Names, is_time
+from streamgda.data.blocks.records import as_known_table, known_dates_as_days
+from streamgda.data.blocks.schema import Lists, Names, Schema, is_time
 from streamgda.data.blocks.sparse import is_sparse
 from streamgda.data.blocks.types import decoded_type
 from streamgda.data.blocks.wording import check_known
@@ -31,9 +31,12 @@ _REMEDY = "null, if the model and its maps take missing values"
 
 
 @dataclass(frozen=True)
-class StoredSchema(Columns):
+class StoredSchema(Schema):
     """The columns of a source, of which some may be text or categories before its maps."""
 
+    feature_names: Names = ()
+    dates: Names = ()
+    lists: Lists = ()
     encoded: Names = ()
 
 
@@ -91,9 +94,9 @@ class StoredRows(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """What the map gets of these rows."""
         check_in_memory(X)
         X = with_places(as_known_table(X, self.schema, fills=False, remedy=_REMEDY), self.schema)
-        X = with_days(X, self.schema)
+        X = known_dates_as_days(X, self.schema)
         if (labels := column_names(X)) is None:
-            return X if self.documents else self._of_array(in_days(X))
+            return X if self.documents else self._of_array(times_as_days(X))
         names = list(self.schema.names)
         check_known(names, labels, "the rows")
         table = as_arrow(with_columns(X, names), "the rows")
