@@ -68,3 +68,25 @@ class NotingHandler(pafs.FileSystemHandler):
     open_input_stream = open_input_file
     open_output_stream = open_append_stream = create_dir = delete_dir = delete_dir_contents = _refuse
     delete_root_dir_contents = delete_file = move = copy_file = _refuse
+
+
+class GatedHandler(NotingHandler):
+    """Lets the tasks of a cluster open files only as far as some gates, which are files, are open.
+
+    Parameters
+    ----------
+    log : path
+        Where reads are noted.
+    gates : dict of int to Path
+        By the number of the first file that waits. Files are named by their numbers.
+    """
+
+    def __init__(self, log, gates):
+        super().__init__(log)
+        self.gates, self.planner = gates, os.getpid()
+
+    def open_input_file(self, path):
+        for first, gate in self.gates.items():
+            while os.getpid() != self.planner and int(Path(path).stem) >= first and not gate.exists():
+                time.sleep(0.01)
+        return super().open_input_file(path)

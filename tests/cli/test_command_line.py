@@ -60,7 +60,7 @@ def start(folder, *arguments, **options):
 def run(folder, *arguments, code=0, **options):
     """What a process says on stdout if all goes well, and on stderr if it is to end with another code."""
     process = start(folder, *arguments, **options)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == code, err
     if code == 0:
         assert err == ""
@@ -968,9 +968,23 @@ def long_work(tmp_path_factory):
 INTERRUPTED = "Error: interrupted; no file is half-written, and predict and refresh go on where they stopped"
 
 
+def waiting_after(n, function, owner, folder):
+    """The environment of processes in which a function waits for the end of its process after n calls."""
+    (folder / "sitecustomize.py").write_text(
+        "from pkgutil import resolve_name\n"
+        "from tests.interrupted import let_pass\n"
+        f"owner = resolve_name({owner!r})\n"
+        f"owner.{function} = let_pass(owner.{function}, {n})\n"
+    )
+    return environment(PYTHONPATH=os.pathsep.join([str(folder), str(ROOT)]))
+
+
+PARTS = "write", "streamgda.jobs.scoring.outputs.parquet:ParquetOutput"
+
+
 def interrupt(process):
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (130, ""), err
     return err.splitlines()[-1]
 
@@ -979,12 +993,13 @@ def interrupt(process):
 def test_predict_goes_on_after_ctrl_c(long_work, tmp_path):
     names = ",".join(f"x{j}" for j in range(8))
     arguments = ["predict", "model.parquet", "days", "--features", names, "--out"]
-    process = start(long_work, *arguments, tmp_path / "scored", "--scheduler", "synchronous")
-    while process.poll() is None and not [*tmp_path.glob("scored/part-*")]:
+    waiting = waiting_after(3, *PARTS, tmp_path)
+    process = start(long_work, *arguments, tmp_path / "scored", "--scheduler", "synchronous", env=waiting)
+    while process.poll() is None and len([*tmp_path.glob("scored/part-*")]) < 3:
         time.sleep(0.001)
     assert interrupt(process) == INTERRUPTED
     parts = names_in(tmp_path / "scored")
-    assert 0 < len(parts) < 8
+    assert len(parts) == 3
     assert all(pq.read_metadata(tmp_path / "scored" / part).num_rows == 100_000 for part in parts)
     said = json.loads(invoke(long_work, *arguments, tmp_path / "scored", "--json"))
     assert (said["n_rows"], said["n_parts"], said["n_found"]) == (800_000, 8, len(parts))
@@ -995,27 +1010,25 @@ def test_predict_goes_on_after_ctrl_c(long_work, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
 def test_ctrl_c_waits_for_no_task(long_work, tmp_path, scheduler):
-    """One part of 1.6 million rows: it would be there if its task had ended."""
-    tables = [pq.read_table(path) for path in long_work.glob("days/*")]
-    pq.write_table(pa.concat_tables(tables * 2), tmp_path / "rows.parquet", row_group_size=1 << 21)
-    arguments = ["predict", long_work / "model.parquet", "rows.parquet", "--out", "scored"]
-    process = start(tmp_path, *arguments, "--scheduler", scheduler)
+    arguments = ["predict", long_work / "model.parquet", long_work / "days/0.parquet", "--out", "scored"]
+    process = start(tmp_path, *arguments, "--scheduler", scheduler, env=waiting_after(0, *PARTS, tmp_path))
     while process.poll() is None and not [*tmp_path.glob("scored/*")]:
         time.sleep(0.001)
     assert interrupt(process) == INTERRUPTED
     assert not [*tmp_path.glob("scored/part-*")]
-    assert "n_rows: 1600000\nn_parts: 1\n" in invoke(tmp_path, *arguments)
+    assert "n_rows: 100000\nn_parts: 1\n" in invoke(tmp_path, *arguments)
 
 
 @pytest.mark.slow
 def test_fit_leaves_what_was_there_after_ctrl_c(long_work, tmp_path):
     before = (long_work / "model.parquet").read_bytes()
     (tmp_path / "model.parquet").write_bytes(before)
-    arguments = [long_work / "days", "--target", "y", "--out", "model.parquet", "--exact", "--progress"]
-    process = start(tmp_path, "fit", *arguments, "--scheduler", "synchronous")
+    arguments = [long_work / "days", "--target", "y", "--out", "model.parquet", "--progress"]
+    waiting = waiting_after(1, "accumulate_splits", "streamgda.jobs.passes.accumulate", tmp_path)
+    process = start(tmp_path, "fit", *arguments, "--scheduler", "synchronous", env=waiting)
     assert process.stderr.read(5).strip()  # the bar is there, so rows are being read
     assert interrupt(process) == INTERRUPTED
-    assert names_in(tmp_path) == ["model.parquet"]
+    assert names_in(tmp_path) == ["model.parquet", "sitecustomize.py"]
     assert (tmp_path / "model.parquet").read_bytes() == before
 
 
@@ -1023,7 +1036,7 @@ def test_fit_leaves_what_was_there_after_ctrl_c(long_work, tmp_path):
 def test_a_reader_that_goes_away_is_no_error(made):
     process = start(made, "inspect", "model.parquet")
     process.stdout.close()
-    process.wait(timeout=60)
+    process.wait(timeout=300)
     assert process.stderr.read() == ""
     process.stderr.close()
 

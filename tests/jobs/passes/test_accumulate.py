@@ -21,7 +21,7 @@ from streamgda.data.sources.base import Source
 from streamgda.jobs.passes.accumulate import accumulate_splits
 from streamgda.jobs.passes.graph import _noting
 from tests.data.sources.test_wide_row_groups import rows_and_peak
-from tests.logged_filesystem import NotingHandler
+from tests.logged_filesystem import GatedHandler, NotingHandler
 from tests.strategies import KINDS
 
 N_ROWS, N_FEATURES, N_FILES = 400_000, 5, 7
@@ -129,16 +129,17 @@ def blas_threads():
 def test_a_worker_killed_in_the_middle_changes_nothing(folder, tmp_path, progress):
     """SIGKILL while tasks run and results wait on the worker: the same bits, no row twice or lost."""
     expected = accumulate(source(folder), scheduler="synchronous")
-    log = tmp_path / "reads"
-    slow = source(folder, filesystem=pafs.PyFileSystem(NotingHandler(log, delay=0.5)))
+    log, gate = tmp_path / "reads", tmp_path / "gate"
+    slow = source(folder, filesystem=pafs.PyFileSystem(GatedHandler(log, {5: gate})))
     cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
-    with cluster, Client(cluster) as client, ThreadPoolExecutor(1) as background:
+    with ThreadPoolExecutor(1) as background, cluster, Client(cluster) as client:
         victim = client.run(os.getpid).popitem()[1]
         passing = background.submit(accumulate, slow, scheduler=client, progress=progress)
         while len(log.read_text().splitlines()) < N_FILES + 3 and not passing.done():  # behind the footers
             time.sleep(0.01)
-        assert not passing.done()
         os.kill(victim, signal.SIGKILL)
+        assert not passing.done()
+        gate.touch()
         state = passing.result(timeout=60)
     assert state == expected
     assert state.n_rows == N_ROWS

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 
 import pytest
 
@@ -38,7 +38,7 @@ if sys.argv[2] == "busy":
     busy.start()
 for k in range(2):
     if (child := os.fork()) == 0:
-        signal.alarm(20)
+        signal.alarm(120)
         os._exit(0 if everything(f"{folder}.after-{sys.argv[2]}-{k}") == before else 3)
     assert os.waitpid(child, 0)[1] == 0
 stop.set()
@@ -50,7 +50,7 @@ stop.set()
 @pytest.mark.parametrize("parent", ["idle", "busy"])
 def test_a_forked_process_makes_passes(folder, parent):
     command = [sys.executable, "-W", "ignore", "-c", AFTER_A_FORK, folder, parent]
-    subprocess.run(command, check=True, timeout=100)
+    subprocess.run(command, check=True, timeout=300)
 
 
 FORK_BESIDE_A_LOCK = """
@@ -97,7 +97,7 @@ class Silent(NotingHandler):
         self.n_opened += 1
         if self.n_opened > int(sys.argv[2]):
             print("silent", flush=True)
-            time.sleep(60)
+            time.sleep(600)
         return super().open_input_file(path)
 
 source = scan_parquet(sys.argv[1], "y", filesystem=pafs.PyFileSystem(Silent(sys.argv[1] + ".log")))
@@ -111,10 +111,8 @@ def test_a_script_ends_at_an_interrupt_though_the_storage_does_not_answer(folder
     command = [sys.executable, "-c", INTERRUPTED, folder, str(n_answers)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as script:
         assert script.stdout.readline().startswith("silent")  # of one thread or several
-        begun = time.monotonic()
         script.send_signal(signal.SIGINT)
-        _, errors = script.communicate(timeout=30)
-    assert time.monotonic() - begun < 10  # on a busy machine
+        _, errors = script.communicate(timeout=120)  # of ten minutes, on a busy machine
     # At exit, Arrow sometimes ends Python by an error of its own, if a thread is in a filesystem of Python.
     assert "KeyboardInterrupt" in errors.splitlines()
 
@@ -141,11 +139,13 @@ def test_a_script_ends_at_an_error_though_threads_read_other_files(tmp_path):
 
 
 def test_daemon_threads_run_some_calls_at_once_and_cancel_what_has_not_begun():
+    is_over = threading.Event()
     with DaemonThreads(2, "test") as threads:
         assert list(threads.map(lambda k: k**2, range(20))) == [k**2 for k in range(20)]
         with pytest.raises(ZeroDivisionError):
             threads.submit(lambda: 1 / 0).result()
-        last = [threads.submit(time.sleep, 0.2) for _ in range(5)]
+        last = [threads.submit(is_over.wait, 60) for _ in range(5)]
+    is_over.set()
     assert [one.cancelled() for one in last[2:]] == [True] * 3
     with pytest.raises(RuntimeError, match="shut down"):
         threads.submit(int)

@@ -2,7 +2,6 @@
 
 import logging
 import operator
-import os
 import pickle
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from streamgda.data.storage import retries
 from streamgda.jobs.passes import graph, plan
 from streamgda.jobs.passes.accumulate import accumulate_splits
 from tests.interrupted import ended_by
-from tests.logged_filesystem import NotingHandler, note
+from tests.logged_filesystem import GatedHandler, NotingHandler, note
 
 N_FILES = 70  # the states of eight and of 64 groups, and some left over
 ROWS = 12
@@ -411,27 +410,13 @@ def test_a_worker_without_this_library_or_with_another_version_is_one_clear_erro
             worker.wait()
 
 
-class Gated(NotingHandler):
-    """Lets the tasks of a cluster open files only as far as some gates, which are files, are open."""
-
-    def __init__(self, log, gates):
-        super().__init__(log)
-        self.gates, self.planner = gates, os.getpid()
-
-    def open_input_file(self, path):
-        for first, gate in self.gates.items():
-            while os.getpid() != self.planner and int(Path(path).stem) >= first and not gate.exists():
-                time.sleep(0.01)
-        return super().open_input_file(path)
-
-
 @pytest.mark.slow
 def test_an_adaptive_cluster_that_grows_and_shrinks_during_a_pass_changes_no_bit(folder, expected, tmp_path):
     """The worker that goes is reading, as all files that are left wait for the gate."""
     gates = {20: tmp_path / "grown", 40: tmp_path / "shrunk"}
-    source = scan_parquet(folder, "y", filesystem=pafs.PyFileSystem(Gated(tmp_path / "log", gates)))
+    source = scan_parquet(folder, "y", filesystem=pafs.PyFileSystem(GatedHandler(tmp_path / "log", gates)))
     cluster = LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0")
-    with cluster, Client(cluster, set_as_default=False) as client, ThreadPoolExecutor(1) as background:
+    with ThreadPoolExecutor(1) as background, cluster, Client(cluster, set_as_default=False) as client:
         passing = background.submit(accumulate, source, scheduler=client, **EACH)
         for n_workers, gate in ((2, gates[20]), (1, gates[40])):
             cluster.adapt(minimum=n_workers, maximum=n_workers, interval="50ms", wait_count=1)
@@ -447,7 +432,7 @@ def test_an_adaptive_cluster_that_grows_and_shrinks_during_a_pass_changes_no_bit
 @pytest.mark.slow
 def test_two_clients_of_a_cluster_pass_at_once(folder, expected, client):
     source = scan_parquet(folder, "y")
-    with Client(client.scheduler.address, set_as_default=False) as other, ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool, Client(client.scheduler.address, set_as_default=False) as other:
         passing = [
             pool.submit(accumulate, source, scheduler=one, progress=lambda told: None, **EACH)
             for one in (client, other)

@@ -16,9 +16,10 @@ from streamgda.cli.errors import describe
 from streamgda.data.blocks.arrays import array_blocks
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.splits import Split
+from streamgda.data.storage import retries
 from tests.jobs.passes.conftest import N_FILES
 
-AT_ONCE = 4  # seconds, on a busy machine; three retries take at least five
+AT_ONCE = 60  # seconds, on a busy machine; the first retry would wait longer
 
 
 class MineError(Exception):
@@ -51,9 +52,20 @@ class Raising:
         raise self.error
 
 
+def pause_for(seconds):
+    retries.FIRST_PAUSE = seconds
+
+
 @pytest.fixture(params=["synchronous", "threads", "cluster"])
-def scheduler(request):
-    return request.getfixturevalue("client") if request.param == "cluster" else request.param
+def scheduler(request, monkeypatch):
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 2 * AT_ONCE)
+    if request.param != "cluster":
+        yield request.param
+        return
+    client = request.getfixturevalue("client")
+    client.run(pause_for, 2 * AT_ONCE)
+    yield client
+    client.run(pause_for, 1.0)
 
 
 @dataclass

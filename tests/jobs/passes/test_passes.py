@@ -32,7 +32,7 @@ from streamgda import (
 from streamgda.data.sources.splits import Split, group_into_tasks
 from streamgda.jobs.passes.compute import compute_plan
 from streamgda.jobs.passes.plan import Plan
-from tests.logged_filesystem import NotingHandler
+from tests.logged_filesystem import GatedHandler
 
 whether_with_progress = pytest.mark.parametrize("progress", [False, True])
 
@@ -53,7 +53,7 @@ class NoRows(Split):
         return iter(())
 
 
-def until(condition, seconds=20):
+def until(condition, seconds=60):
     """Wait until something holds."""
     end = time.monotonic() + seconds
     while not condition():
@@ -88,11 +88,16 @@ def interrupt_once_begun(client):
 @pytest.mark.slow_cases("True")
 @whether_with_progress
 def test_a_pass_that_is_interrupted_leaves_nothing_on_the_cluster(folder, tmp_path, client, progress):
-    slow = pafs.PyFileSystem(NotingHandler(tmp_path / "reads", delay=0.3))
-    source = scan_parquet(folder, "y", filesystem=slow)
+    gate = tmp_path / "gate"
+    source = scan_parquet(
+        folder, "y", filesystem=pafs.PyFileSystem(GatedHandler(tmp_path / "reads", {0: gate}))
+    )
     threading.Thread(target=interrupt_once_begun, args=(client,)).start()
-    with pytest.raises(KeyboardInterrupt) as raised:
-        accumulate(source, scheduler=client, progress=progress)
+    try:
+        with pytest.raises(KeyboardInterrupt) as raised:
+            accumulate(source, scheduler=client, progress=progress)
+    finally:
+        gate.touch()
     assert raised.value.__traceback__ is not None
     until(lambda: not client.run_on_scheduler(known_tasks))
 
@@ -118,7 +123,7 @@ def test_what_is_no_scheduler_is_refused_before_anything_is_written(folder, tmp_
 def test_a_scheduler_that_goes_away_ends_the_pass(folder):
     source = scan_parquet(folder, "y")
     cluster = LocalCluster(n_workers=0, processes=False, dashboard_address=":0")
-    with cluster, Client(cluster) as client, ThreadPoolExecutor(1) as background:
+    with ThreadPoolExecutor(1) as background, cluster, Client(cluster) as client:
         passing = background.submit(accumulate, source, scheduler=client)
         until(lambda: cluster.scheduler.tasks)
         cluster.close()
@@ -176,13 +181,15 @@ class Values:
 
 
 def process_of(group, shared):
-    time.sleep(0.5)
+    """The process that runs this task, once another one runs a task too."""
+    (shared / str(os.getpid())).touch()
+    until(lambda: len(list(shared.iterdir())) == 2)
     return Values({os.getpid()})
 
 
-def test_each_process_has_its_share_of_the_tasks():
+def test_each_process_has_its_share_of_the_tasks(tmp_path):
     """Dask hands six tasks at a time to a process where it is not told otherwise."""
-    plan = Plan([[NoRows()]] * 4, process_of, None)
+    plan = Plan([[NoRows()]] * 4, process_of, tmp_path)
     with dask.config.set(num_workers=2):
         assert len(compute_plan(plan, "processes", False).values) == 2
 

@@ -53,7 +53,7 @@ def warned(said):
 @pytest.mark.slow  # it waits for looks at the cluster
 @pytest.mark.parametrize("progress", [False, lambda done: None], ids=["quiet", "told"])
 def test_a_pass_waits_for_workers_that_are_paused_or_not_there_and_says_so(source, progress):
-    with cluster_of(1) as cluster, Client(cluster) as client, ThreadPoolExecutor(1) as background:
+    with ThreadPoolExecutor(1) as background, cluster_of(1) as cluster, Client(cluster) as client:
         client.run(pause)
         with warned("all workers of the cluster are paused"):
             passing = background.submit(accumulate, source, scheduler=client, progress=progress)
@@ -68,7 +68,7 @@ def test_a_pass_waits_for_workers_that_are_paused_or_not_there_and_says_so(sourc
 def test_a_worker_that_stopped_to_answer_is_said(source, monkeypatch):
     monkeypatch.setattr(clusters, "SECONDS_OF_SILENCE", 2.0)
     cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
-    with cluster, Client(cluster) as client, ThreadPoolExecutor(1) as background:
+    with ThreadPoolExecutor(1) as background, cluster, Client(cluster) as client:
         [(worker, process)] = client.run(os.getpid).items()
         os.kill(process, signal.SIGSTOP)
         try:
@@ -81,7 +81,7 @@ def test_a_worker_that_stopped_to_answer_is_said(source, monkeypatch):
 
 @pytest.mark.slow
 def test_what_dask_says_of_lost_work_comes_as_it_is(source):
-    with cluster_of(1) as cluster, Client(cluster) as client, ThreadPoolExecutor(1) as background:
+    with ThreadPoolExecutor(1) as background, cluster_of(1) as cluster, Client(cluster) as client:
         client.run(pause)
         passing = background.submit(accumulate, source, scheduler=client)
         until(lambda: cluster.scheduler.tasks)
