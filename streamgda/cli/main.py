@@ -83,7 +83,7 @@ click.version_option(streamgda.__version__)(main)
 # ---------------------------------------------------------------------- values
 
 
-class Kind(click.types.FuncParamType):  # type: ignore[type-arg] # of click before 8.4 it has none
+class Kind(click.types.FuncParamType):  # type: ignore[type-arg]  # of click before 8.4 it has none
     """A kind of values, by the function that makes a value of a text, or raises ValueError."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:

@@ -19,7 +19,7 @@ from streamgda.data.blocks import arrays, labels
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.records import known_dates_as_days
-from streamgda.data.blocks.schema import UNNAMED, Columns, MadeColumns, Schema, schema_in
+from streamgda.data.blocks.schema import UNNAMED, Columns, Schema, is_of_one_thread, schema_in
 from streamgda.data.blocks.sparse import DENSE, SparseRows, is_sparse
 from streamgda.data.blocks.wording import as_html, named
 from streamgda.data.storage import saving
@@ -565,9 +565,9 @@ class Statistics(Locked, ABC):
         if self.rule is not None and workspace is None:
             blocks = chain.from_iterable(map(self._cut, blocks))
         first = list(islice(blocks, 2)) if workspace is None else []
-        is_of_one_thread, blocks = len(first) < 2 or _is_of_one_thread(first[0]), chain(first, blocks)
+        stays_here, blocks = len(first) < 2 or is_of_one_thread(first[0].features), chain(first, blocks)
         del first  # else it stays in memory until the end
-        if is_of_one_thread:
+        if stays_here:
             return self._from_blocks(blocks, workspace or Workspace())
         together: Self | None = None
         groups = self._groups(blocks)
@@ -617,7 +617,7 @@ class Statistics(Locked, ABC):
     def _cut(self, block: Block) -> Iterator[Block]:
         """The rows of a block, in equal blocks if a rule has made many features of them."""
         n_rows = len(block.codes)
-        n_blocks = 1 if _is_of_one_thread(block) else -(-self._n_values_of(block) // _MOST_VALUES)
+        n_blocks = 1 if is_of_one_thread(block.features) else -(-self._n_values_of(block) // _MOST_VALUES)
         return iter([block]) if n_blocks < 2 else block.cut(-(-n_rows // n_blocks))
 
     def _n_values_of(self, block: Block) -> int:
@@ -1011,11 +1011,6 @@ class Statistics(Locked, ABC):
         derived = self._twin(labelled, rule=None, schema=schema)
         check_feature_names(derived.feature_names, derived.n_features)
         return derived
-
-
-def _is_of_one_thread(block: Block) -> bool:
-    """Whether the thread that gave a block must read its rows."""
-    return isinstance(block.features, MadeColumns) and block.features.of_one_thread
 
 
 def check_statistics(statistics: object) -> None:

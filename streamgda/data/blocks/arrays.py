@@ -344,7 +344,8 @@ def _matrix_of_pandas(X: Any) -> NDArray[Any] | None:
     if not all(kind.kind in "fiu" and not hasattr(kind, "fill_value") for kind in kinds):  # as sparse types
         return None
     if all(isinstance(kind, np.dtype) for kind in kinds):
-        return X.to_numpy()  # type: ignore[no-any-return]
+        matrix: NDArray[Any] = X.to_numpy()
+        return matrix
     return X.to_numpy(np.float64) if any(kind.kind == "f" for kind in kinds) else None
 
 

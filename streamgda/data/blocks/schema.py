@@ -227,6 +227,11 @@ class MadeColumns(Sequence[NDArray[Any]], ABC):
         """The moments of the classes of the block with these features; None if there is no shorter way."""
 
 
+def is_of_one_thread(features: Any) -> bool:
+    """Whether the thread that gave the features of rows must read them."""
+    return isinstance(features, MadeColumns) and features.of_one_thread
+
+
 def schema_in(metadata: Mapping[str, Any], names: Names | None) -> Schema:
     """The schema that a saved state has; ValueError if it is damaged."""
     dates = tuple(metadata.get("dates", ()))

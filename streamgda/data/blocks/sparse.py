@@ -27,6 +27,8 @@ class SparseRows(MadeColumns):
     csr: Any
     schema: Schema = UNNAMED
 
+    numbers = property(lambda rows: rows)
+
     @classmethod
     def of(cls, X: Any) -> Self:
         """The rows of an array or a matrix of any format, which stays as it is.
@@ -51,11 +53,6 @@ class SparseRows(MadeColumns):
         """The type of the values."""
         dtype: np.dtype[Any] = self.csr.dtype
         return dtype
-
-    @property
-    def numbers(self) -> Self:  # type: ignore[override]
-        """All columns."""
-        return self
 
     @property
     def n_rows(self) -> int:

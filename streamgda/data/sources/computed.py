@@ -30,7 +30,7 @@ from streamgda.data.sources.columns.lists import are_of_one_list, is_list, place
 from streamgda.data.sources.columns.types import is_number
 
 
-class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class ComputedColumns(TransformerMixin, BaseEstimator):
     """A transformer that computes features from the columns of rows, as `with_columns` of a source does.
 
     `as_pipeline` of a model makes it. Its parameters are texts, so that it can be kept without pickle.

@@ -177,7 +177,7 @@ class JoinedSplits(Split):
     def fetched(self) -> Self:
         """The same splits, of which the first is being fetched."""
         first = [split.fetched() for split in self.splits[:1]]
-        return replace(self, splits=[*first, *self.splits[1:]])  # type: ignore[type-var]  # of a dataclass
+        return replace(self, splits=[*first, *self.splits[1:]])  # type: ignore[type-var]  # derived classes are dataclasses
 
 
 @dataclass(slots=True)

@@ -225,10 +225,7 @@ class ZarrSource(ScorableSource):
         types = [pa.list_(_arrow_type(rows), rows.shape[1]), *map(_arrow_type, others)]
         return pa.schema(zip((self.features, *self.beside), types, strict=False))
 
-    @property
-    def beside(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The names of the arrays of labels and weights."""
-        return tuple(name for name in (self.target, self.weight) if name is not None)
+    beside = property(lambda rows: tuple(filter(None, (rows.target, rows.weight))))
 
     @property
     def origin(self) -> str:

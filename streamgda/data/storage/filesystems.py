@@ -464,9 +464,9 @@ def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
     """A pyarrow filesystem for the schemes that pyarrow knows, else one of fsspec."""
     try:
         is_limited = not url.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in url
-        return pafs.FileSystem.from_uri(  # type: ignore[no-any-return]
-            url if is_limited else f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={_RETRIES}"
-        )
+        limited = url if is_limited else f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={_RETRIES}"
+        filesystem, path = pafs.FileSystem.from_uri(limited)
+        return filesystem, path
     except pa.ArrowInvalid as error:
         if url.startswith("file://"):  # with characters that a URL would quote, such as blanks
             return _resolved(url.removeprefix("file://"), None)

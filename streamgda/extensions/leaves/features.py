@@ -25,7 +25,7 @@ _NODES = (
 )
 
 
-class LeafFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class LeafFeatures(TransformerMixin, BaseEstimator):
     """The leaves of a forest as features: a row is 1 at one leaf of each tree, and 0 elsewhere.
 
     A sample of labelled rows grows the forest, by scikit-learn. It then takes each row by itself. States and

@@ -191,7 +191,7 @@ def _features(
     return data, known if names is None else names
 
 
-def _kind_of_labels(data: Any, y: ArrayLike | None) -> str | None:
+def _kind_of_labels(data: Any, y: Any) -> str | None:
     """The kind of labels by their declared type; None for Python objects, which have none."""
     import pyarrow as pa
 
@@ -199,7 +199,7 @@ def _kind_of_labels(data: Any, y: ArrayLike | None) -> str | None:
         declared: Any = getattr(y, "dtype", np.dtype(object))
         with suppress(TypeError, NotImplementedError):
             if declared != np.dtype(object):
-                return label_kind(pa.array(y[:0]).type)  # type: ignore[index]
+                return label_kind(pa.array(y[:0]).type)
         return None
     with _silence(), suppress(Exception):  # which could quote rows
         source: Any = data.before_maps

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.data.blocks.block import Block, rows_of
-from streamgda.data.blocks.schema import UNNAMED, Columns, MadeColumns, Schema, schema_in
+from streamgda.data.blocks.schema import UNNAMED, Columns, MadeColumns, Schema, is_of_one_thread, schema_in
 from streamgda.data.blocks.wording import listed
 
 
@@ -128,23 +129,15 @@ class MapColumns(MadeColumns):
     rule: Any
     given: Any
 
-    @property
-    def schema(self) -> Columns:  # type: ignore[override]
-        """The features that the map makes."""
-        made: Columns = self.rule.made
-        return made
+    schema = property(attrgetter("rule.made"))
+    of_one_thread = property(lambda rows: is_of_one_thread(rows.given))
 
     @property
-    def numbers(self) -> Any:  # type: ignore[override]
+    def numbers(self) -> Any:  # type: ignore[override]  # a field of other rows
         """The columns of numbers that go into the map: only there can a value be missing."""
         if isinstance(self.given, np.ndarray):
             return self.given.T
         return self.given.numbers if isinstance(self.given, MadeColumns) else self.given
-
-    @property
-    def of_one_thread(self) -> bool:  # type: ignore[override]
-        """Whether the thread that gave the rows must read them."""
-        return getattr(self.given, "of_one_thread", False)
 
     @property
     def n_rows(self) -> int:

@@ -20,7 +20,7 @@ from scipy.linalg.blas import dsyrk
 
 from streamgda.data.blocks.block import FILL_IN, Block
 from streamgda.data.blocks.labels import positions_by_code
-from streamgda.data.blocks.schema import Columns, Schema
+from streamgda.data.blocks.schema import Columns, Schema, is_of_one_thread
 from streamgda.extensions.devices.rows import DeviceRows
 from streamgda.extensions.ridge.array_api import mapped
 from streamgda.extensions.ridge.features import RandomFeatures
@@ -47,10 +47,7 @@ _ROUNDING = 8 * float(np.finfo(np.float32).eps)  # of a sum of squares, relative
 class MappedColumns(MapColumns):
     """The random features of rows, of which only the rows are in memory."""
 
-    @property
-    def of_one_thread(self) -> bool:  # type: ignore[override]
-        """Whether the thread that gave the rows must read them."""
-        return self.rule.device is not None or super().of_one_thread
+    of_one_thread = property(lambda rows: rows.rule.device is not None or is_of_one_thread(rows.given))
 
     def _made_of(self, rows: Block) -> Singles:
         return _mapped(rows, self.rule)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
+from operator import attrgetter
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -171,9 +172,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
     def _ways_to_encode(self) -> tuple[str, ...]:
         return ("features",) if self.covariance_type == "tied" else ()
 
-    @property
-    def _covariance_type(self) -> CovarianceType:  # type: ignore[override]
-        return self.covariance_type
+    _covariance_type = property(attrgetter("covariance_type"))
 
     # ------------------------------------------------------------------ the model of the subclasses
 

@@ -138,7 +138,7 @@ def reduce_block(block: Block, like: Moments, workspace: Workspace) -> Moments:
         If a value is NaN or infinite, or its power exceeds float64; the message says where.
     """
     if isinstance(block.features, SparseRows):
-        return reduce_sparse(block, like.kind)
+        return reduce_sparse(block.features, block, like.kind)
     if isinstance(block.features, MadeColumns) and not like.fourth_moments:
         made: Moments | None = block.features.reduced(block, like.kind, workspace)
         if made is not None:

@@ -14,15 +14,16 @@ import numpy as np
 import scipy.sparse
 
 from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.sparse import SparseRows
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.moments import Moments, sums_of_weights, two_sum
 
 _FAR = 1e3  # m² / σ²; of a column of zeros and ones, if one in a thousand is zero
 
 
-def reduce_sparse(block: Block, kind: CovarianceKind) -> Moments:
-    """The moments of the rows of a block whose features are `SparseRows`; see `reduce_block`."""
-    csr = block.features.csr.astype(np.float64)  # type: ignore[union-attr]
+def reduce_sparse(rows: SparseRows, block: Block, kind: CovarianceKind) -> Moments:
+    """The moments of the rows of a block whose features are in CSR; see `reduce_block`."""
+    csr = rows.csr.astype(np.float64)
     if not np.isfinite(csr.data).all():
         block.raise_for_values()
     moments = Moments.zeros(kind, len(block.classes), csr.shape[1])

@@ -58,15 +58,8 @@ class StoredColumns(MadeColumns):
 
     values: Mapping[str, Any]
 
-    @property
-    def schema(self) -> Columns:  # type: ignore[override]
-        """Their names."""
-        return Columns(tuple(self.values))
-
-    @property
-    def numbers(self) -> Self:  # type: ignore[override]
-        """All columns: what is missing in any is missing."""
-        return self
+    schema = property(lambda columns: Columns(tuple(columns.values)))
+    numbers = property(lambda columns: columns)  # what is missing in any column is missing
 
     @property
     def n_rows(self) -> int:

@@ -412,7 +412,7 @@ def _find_files_of_table(table: Any, filesystem: AnyFileSystem | None) -> Listin
     columns, files = (_files_of_delta if hasattr(table, "get_add_actions") else _files_of_iceberg)(table)
     if not files:
         raise FileNotFoundError("the table has no files")
-    uris = [_URI.fullmatch(uri).groups(default="") for uri, _ in files]  # type: ignore[union-attr]
+    uris = [_URI.fullmatch(uri).groups(default="") for uri, _ in files]  # type: ignore[union-attr]  # any text matches
     scheme, authority, _ = uris[0]
     storage, _ = resolve("/" if scheme in {"", "file"} else f"{scheme}://{authority}", filesystem)
     in_bucket = storage.is_object_store  # Azure's containers stand before an "@"

@@ -168,7 +168,7 @@ class RowGroups(BatchSplit):
         return replace(self, remote=deque([request_threads().submit(self._fetch)]))
 
     @property
-    def n_to_fetch(self) -> int:  # type: ignore[override]
+    def n_to_fetch(self) -> int:  # type: ignore[override]  # a constant of other splits
         """The bytes that numbers take, without compression, up to those of a round."""
         options = self.read_options
         n_values = (self.n_rows or 0) * max(len(options.columns), len(self.roles.features))

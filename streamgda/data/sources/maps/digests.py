@@ -73,7 +73,7 @@ def value_digest(value: Any, name: str) -> str:
         ) from error
 
 
-class _Hasher(NumpyHasher):  # type: ignore[misc]
+class _Hasher(NumpyHasher):
     """Hashes code by what it does, and other objects by their values, whatever they look like in memory."""
 
     def save(self, obj: Any) -> None:
@@ -151,7 +151,7 @@ def _parts(obj: Any) -> Any:
 
 @_parts.register
 def _(function: types.FunctionType) -> Any:
-    if "registry" in vars(function) and function.__code__ is _parts.__code__:  # type: ignore[attr-defined]
+    if "registry" in vars(function) and function.__code__ is _parts.__code__:  # type: ignore[attr-defined]  # singledispatch makes a function
         return "singledispatch", dict(vars(function)["registry"])  # its cache changes when it is called
     own = function.__code__, function.__defaults__, function.__kwdefaults__, vars(function)
     return "function", *own, dict(read_by(function))

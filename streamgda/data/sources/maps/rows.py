@@ -40,7 +40,7 @@ class StoredSchema(Schema):
     encoded: Names = ()
 
 
-class StoredRows(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class StoredRows(TransformerMixin, BaseEstimator):
     """A transformer that makes of frames, tables, dicts and arrays what a map gets when a source is read.
 
     `as_pipeline` of a model adds it. Columns of tables are found by their names, and numbers are float64.

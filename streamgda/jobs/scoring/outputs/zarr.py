@@ -199,7 +199,7 @@ class ZarrOutput(Output):
 
         def read() -> bytes:
             with self.storage.filesystem.open_input_stream(f"{self.path}/{name}") as file:
-                return file.read()  # type: ignore[no-any-return]
+                return bytes(file.read())
 
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
             note = json.loads(reached(self.path, read))["attributes"][_KEY]
