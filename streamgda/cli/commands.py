@@ -161,6 +161,7 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     streamgda search days --target kind --try 'qda reg_param=0,0.01,0.1' --try lda --out best.parquet
     streamgda search days --target kind --try 'nb var_smoothing=1e-9,1e-3' --scoring accuracy --cv 10
     streamgda search days --target kind --groups patient --try 'lda shrinkage=none,0.1,auto'
+    streamgda search days --target kind --try 'random-features features=300' --scoring accuracy
     """
     options, grids = given("search"), [_grid(*text.split()) for text in tried]
     if (fault := attempt(partial(candidates_of, None, grids))[1]) is not None:

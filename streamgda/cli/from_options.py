@@ -53,22 +53,9 @@ def source_of(
         options = {**dict(zip(("features", "categories"), columns_of(saved), strict=True)), **options}
     if not options.get("features"):
         options["exclude"] = [*options.get("exclude", ()), *without]
-    source = _scanned(path, **{**options, **given("scan")})
+    source = sg.scan(path, **{**options, **given("scan")})
     known_by = None if saved is None else maps_and_model(saved)[1]
     return source if saved is None else source.with_kinds_of(getattr(known_by, "statistics_", known_by))
-
-
-def _scanned(path: Any, **options: Any) -> Source:
-    """The source. For --features 300 with --model random-features, the error says where that number goes."""
-    try:
-        return sg.scan(path, **options)
-    except ValueError as error:
-        number = ",".join(options.get("features") or [])
-        is_asked = number.isdigit() and given("model").get("model") == "random-features"
-        if not is_asked or "no column" not in str(error):
-            raise
-        how = f"streamgda search --try 'random-features features={number}' --scoring neg_log_loss --calibrate"
-        raise click.UsageError(f"{describe(error)}. The number of random features is set by {how}") from error
 
 
 def part_of(data: Sequence[str], *, is_test: bool, saved: Any = None, without: Sequence[str] = ()) -> Source:

@@ -912,8 +912,6 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
          "A file is named twice: its rows would count twice"),
         (["refresh", "ledger", "days", "--target", "kind", "--model", "lda"], "are for the model that --out"),
         ([*FIT, "--features", ""], "'': a name is empty"),
-        ([*FIT, "--features", "300", "--model", "random-features"],
-         "random features is set by streamgda search --try 'random-features features=300' --scoring neg_"),
         ([*FIT, "--exclude", "id,,"], "'id,,': a name is empty"),
         ([*FIT, "--reg-param", "nan"], "Got nan instead"),
     ],
