@@ -47,6 +47,7 @@ CREDENTIALS = {"access_key": "key", "secret_key": "secret", "region": "us-east-1
 
 SETTINGS: dict[str, Any] = {
     "latency": 0.0,  # seconds that a request waits
+    "at_once": 0,  # requests wait only until so many were under way at a time, and no longer than `latency`
     "bandwidth": 0.0,  # bytes a second of a connection; 0 for as many as there can be
     "fail_every": 0,  # 503 instead of every n-th request
     "truncate_every": 0,  # half of the body of every n-th response that has one, and the connection is closed
@@ -160,6 +161,12 @@ class Server(ThreadingHTTPServer):
                 self.until_fault.clear()
             return {"counts": self.counts, "requests": self.requests}.get(what)
 
+    def wait(self) -> None:
+        """Let a request wait."""
+        end, enough = time.monotonic() + self.settings["latency"], self.settings["at_once"]
+        while (left := end - time.monotonic()) > 0 and not 0 < enough <= self.counts["most_at_once"]:
+            time.sleep(min(left, 0.01) if enough else left)
+
     def fault(self, operation: str) -> str:
         """What goes wrong with this request, if anything."""
         only = self.settings["only"].split()
@@ -211,7 +218,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.counts["most_at_once"] = most
         try:
             self.received, self.sent = len(body) if self.command == "PUT" else 0, 0
-            time.sleep(self.server.settings["latency"])
+            self.server.wait()
             self.fault = self.server.fault(self.operation)
             if self.fault == "stall":
                 time.sleep(self.server.settings["stall"])

@@ -21,6 +21,14 @@ from streamgda.jobs.passes.accumulate import accumulate_splits
 PACKAGE = str(Path(streamgda.__file__).parent)
 
 
+def until(condition, seconds=60):
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def let_pass(method, n):
     """A method that does its work n times, and then waits for the end of its process."""
     calls = itertools.count()

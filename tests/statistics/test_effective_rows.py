@@ -100,6 +100,7 @@ def test_rows_that_decay_at_each_batch(rows, factor):
     np.testing.assert_allclose(state.effective_counts, by_formula(y, w), rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:.*fewer than six correct digits:RuntimeWarning")
 @pytest.mark.parametrize("sort", ["floating", "exact"])
 @settings(max_examples=8)
 @given(rows=weighted_rows(), n=st.integers(0, 15))

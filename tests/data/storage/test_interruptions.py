@@ -24,7 +24,8 @@ endpoint, operation = sys.argv[1:]
 filesystem = pafs.S3FileSystem(endpoint_override=endpoint, **CREDENTIALS)
 source = scan_parquet("rows/data", "y", filesystem=filesystem)
 ledger = StatisticsLedger("rows/ledger", filesystem=filesystem)
-ask(endpoint, "set", {"stall_every": 1, "stall": 60})
+ask(endpoint, "reset")
+ask(endpoint, "set", {"stall_every": 1, "stall": 600})
 print("waiting", flush=True)
 operations = {
     "load": lambda: load("rows/model.parquet", filesystem=filesystem),
@@ -53,12 +54,11 @@ def test_a_store_that_does_not_answer_is_not_waited_for(tmp_path, operation):
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
         )
         assert process.stdout.readline() == "waiting\n"
-        store.reset()
         while not any(store.counts()[name] for name in ("GET", "HEAD", "LIST")):
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         begun = time.monotonic()
         assert process.stdout.readline() == "interrupted\n"
-        assert time.monotonic() - begun < 5  # of 60 seconds without an answer; the machine may be busy
+        assert time.monotonic() - begun < 60  # of ten minutes without an answer; the machine may be busy
         process.kill()  # Arrow's client waits for its own requests when the process ends
         process.communicate()

@@ -131,6 +131,7 @@ def test_a_narrowed_state_is_that_of_the_narrower_kind(kind, narrower, data):
 
 @given(kinds, labelled_rows())
 def test_rows_that_lack_nothing_have_the_bits_of_ordinary_statistics(kind, data):
+    assume(kind != "tied" or len(data[1]) >= 2 * len(set(data[1])))  # fewer are merged one by one
     state, plain = IncompleteStatistics(kind).update(*data), ClassStatistics(kind).update(*data)
     assert state.completed() == plain
     for name in ("means", "mean_tails", "scatter", "weights", "counts", "sums"):

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import partial
@@ -32,6 +31,7 @@ from streamgda import (
 from streamgda.data.sources.splits import Split, group_into_tasks
 from streamgda.jobs.passes.compute import compute_plan
 from streamgda.jobs.passes.plan import Plan
+from tests.interrupted import until
 from tests.logged_filesystem import GatedHandler
 
 whether_with_progress = pytest.mark.parametrize("progress", [False, True])
@@ -51,14 +51,6 @@ def folder(tmp_path_factory):
 class NoRows(Split):
     def blocks(self):
         return iter(())
-
-
-def until(condition, seconds=60):
-    """Wait until something holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def known_tasks(dask_scheduler):

@@ -17,7 +17,8 @@ from streamgda import accumulate, scan_parquet
 from streamgda.jobs.passes import cluster as clusters
 from streamgda.jobs.passes.compute import compute_plan
 from streamgda.jobs.passes.plan import Plan
-from tests.jobs.passes.test_passes import NoRows, until
+from tests.interrupted import until
+from tests.jobs.passes.test_passes import NoRows
 from tests.logged_filesystem import NotingHandler
 
 

@@ -18,7 +18,7 @@ from streamgda.jobs.scoring.outputs import zarr as zarr_output
 from streamgda.jobs.scoring.outputs.base import Output
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
 from streamgda.jobs.scoring.outputs.zarr import ZarrOutput
-from tests.interrupted import wait_for_threads
+from tests.interrupted import until, wait_for_threads
 from tests.jobs.scoring.conftest import NAMES, check, read
 
 OUTPUTS = {"out": ParquetOutput, "out.zarr": ZarrOutput}
@@ -95,9 +95,7 @@ class Run:
         """Let its threads do what they waited to do, and wait for them."""
         self.gone_on.set()
         wait_for_threads()
-        deadline = time.monotonic() + 60
-        while self.n_left < self.n_waited and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: self.n_left >= self.n_waited)
 
 
 @pytest.mark.slow_cases("interrupt", "error-put", "error-rename-out.zarr")
@@ -184,20 +182,20 @@ def test_a_run_that_ends_at_any_call_leaves_the_next_alone(model, other, source,
 
 
 def hold_writes(flags, how):
-    """In a worker: the first part ends the run when another waits; that goes on when it is told to."""
+    """In a worker: the first to write ends the run when another waits; that goes on when it is told to."""
     for output in (ParquetOutput, ZarrOutput):
         write = output.write
 
         def held(self, part, *arguments, write=write):
-            is_first = part.name in ("part-00000.parquet", "0")
-            (flags / f"{'first' if is_first else 'other'}-is-there").touch()
-            awaited = flags / ("other-is-there" if is_first else "go-on")
-            while not awaited.exists():
-                time.sleep(0.01)
-            if is_first and how == "error":
-                raise ValueError("the first part cannot be scored")
-            while not (flags / "go-on").exists():
-                time.sleep(0.01)
+            try:
+                (flags / "first-is-there").touch(exist_ok=False)
+            except FileExistsError:
+                (flags / "other-is-there").touch()
+            else:
+                until((flags / "other-is-there").exists, 600)
+                if how == "error":
+                    raise ValueError("the first part cannot be scored")
+            until((flags / "go-on").exists, 600)
             try:
                 return write(self, part, *arguments)
             finally:
@@ -219,8 +217,7 @@ def test_what_goes_on_in_a_cluster_changes_nothing(model, other, source, whole, 
         client.run(hold_writes, flags, how)
 
         def cancel():
-            while not (flags / "other-is-there").exists():
-                time.sleep(0.01)
+            until((flags / "other-is-there").exists)
             client.cancel([Future(key, client) for key in list(client.futures)], force=True)
 
         try:
@@ -232,10 +229,7 @@ def test_what_goes_on_in_a_cluster_changes_nothing(model, other, source, whole, 
             before = contents(tmp_path / out)
         finally:
             (flags / "go-on").touch()
-        deadline = time.monotonic() + 60
-        while not list(flags.glob("left-*")) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: list(flags.glob("left-*")))
         time.sleep(0.2)
-        assert list(flags.glob("left-*"))
         assert contents(tmp_path / out) == before
         check(read(tmp_path / out), other, whole[NAMES])

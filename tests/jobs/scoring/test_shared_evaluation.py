@@ -122,7 +122,7 @@ def test_two_evaluations_that_are_added_to_each_other_do_not_wait_for_ever():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive()
 
 

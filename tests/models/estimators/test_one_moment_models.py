@@ -48,7 +48,7 @@ def in_threads(*works):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(120)
     finally:
         sys.setswitchinterval(before)
     assert not any(thread.is_alive() for thread in threads), "threads wait for each other"
