@@ -14,11 +14,8 @@ from streamgda.extensions.edda.determined import Determined
 from streamgda.extensions.edda.parsimonious import MODELS, ParsimoniousGaussians
 from streamgda.models.estimators import exchange
 from streamgda.models.estimators.classifier import finalised
-from streamgda.models.estimators.generative import (
-    GenerativeClassifier,
-    bayesian_criterion,
-    joint_log_likelihood,
-)
+from streamgda.models.estimators.generative import GenerativeClassifier
+from streamgda.models.estimators.likelihood import bayesian_criterion, joint_log_likelihood
 from streamgda.models.estimators.moment import of_one_moment
 from streamgda.models.estimators.priors import priors_of
 from streamgda.models.estimators.reading import one_of

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from streamgda.jobs.scoring.calibration import LEAST_LOG_PROBABILITY
 from streamgda.jobs.scoring.curves import ScoreHistogram, most_exact
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised
-from streamgda.models.estimators.generative import joint_log_likelihood
+from streamgda.models.estimators.likelihood import joint_log_likelihood
 from streamgda.models.gaussians.posteriors import posteriors_and_odds
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array

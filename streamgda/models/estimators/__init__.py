@@ -24,8 +24,9 @@ The modules, from the top down:
 - `lda`, `qda`, `naive_bayes`: the estimators. `streamgda.extensions.edda` and
   `streamgda.extensions.subclasses` have others.
 - `discriminant`: what LDA and QDA share.
-- `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria, and the parameter
-  `pooling` of QDA and naive Bayes.
+- `generative`: samples, imputed values, outliers, boundaries and criteria, and the parameter `pooling` of
+  QDA and naive Bayes. `likelihood`: the log-likelihood of rows by their statistics. `contributions`: why a
+  row is predicted so.
 - `exchange`: checks and parameters for models of scikit-learn. `shrinkage`: shrunk covariances.
 - `sql`: models as SQL. `formula`: the scores of a model as a few arrays, for SQL and ONNX.
 - `classifier`: predictions. `scores`: densities computed from statistics, and the scores of rows by them.
