@@ -652,8 +652,8 @@ class Statistics(Locked, ABC):
             labelled = Labelled.empty(self._labelled.moments, block.n_features)
         return self._twin(labelled, schema=block.schema, _n_dropped=block.n_dropped)
 
-    def _expect(self, block: Block) -> None:
-        """Count what a block dropped, and take its feature names; ValueError if it has other features."""
+    def _add_description(self, block: Block) -> None:
+        """Add the features of a block and what it dropped; ValueError if it has other features."""
         schema = self.schema.union(block.schema)
         schema.check_size(len(block.codes), block.features)
         self._labelled.check_features(block.n_features)

@@ -309,7 +309,7 @@ class Labelled(Generic[M]):
 
     def is_close(self, other: Labelled[M], rtol: float) -> bool:
         """Whether the two have the same classes and counts, and moments in float64 that agree to `rtol`."""
-        return self.same_counts(other) and self.moments.close(other.moments, rtol)
+        return self.same_counts(other) and self.moments.is_close(other.moments, rtol)
 
     def equals(self, other: Labelled[M]) -> bool:
         """Whether the two are the same to the last bit."""

@@ -468,7 +468,7 @@ def readable(X: Any) -> Any:
 
 def _holds_text(X: Any, name: Any) -> bool:
     """Whether a column holds text; ValueError if it holds neither text nor numbers."""
-    _check_codes(X[name], name)
+    _check_categories(X[name], name)
     try:
         values = np.asarray(X[name])
     except NotImplementedError as error:  # of Arrow
@@ -498,6 +498,7 @@ def _decoded(X: Any) -> Any:
 
 
 TABLES_OF_DATASETS = {"datasets": "with_format('arrow')[:]", "xarray": "to_dataframe()"}
+"""What makes a table of the `Dataset` of a library."""
 
 OR_SCAN = ", or read it by scan_arrow(frame, target)"
 
@@ -528,7 +529,7 @@ def check_in_memory(X: Any, otherwise: str = OR_SCAN) -> None:
         raise TypeError(f"a {type(X).__name__} has no rows in memory: {made}{otherwise}")
 
 
-def _check_codes(column: Any, name: str) -> None:
+def _check_categories(column: Any, name: str) -> None:
     """Refuse missing values among categories of integers: pandas would make them the lowest integer."""
     values = getattr(getattr(column, "dtype", None), "categories", None)
     if getattr(getattr(values, "dtype", None), "kind", "") in set("iub") and column.isna().any():

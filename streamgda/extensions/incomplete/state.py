@@ -213,7 +213,7 @@ class IncompleteStatistics(Statistics):
                 nothing = PatternStates(self._labelled.moments, block.n_features, {})
                 together = self._twin(nothing, schema=block.schema, _n_dropped=0)
                 sums = PatternSums(self._of_pattern(), self.max_patterns, separates=self._separates)
-            together._expect(block)
+            together._add_description(block)
             if len(block.codes):
                 sums.add(block, workspace)
             del block  # else it stays in memory while the next one is fetched

@@ -104,7 +104,7 @@ class LeafCounts:
         same = np.array_equal(self.weights, other.weights)
         return same and all(not (one - two).count_nonzero() for one, two in self._beside(other))
 
-    def close(self, other: LeafCounts, rtol: float) -> bool:
+    def is_close(self, other: LeafCounts, rtol: float) -> bool:
         """Whether the two agree to `rtol`, each number relative to itself."""
         return np.allclose(self.weights, other.weights, rtol=rtol, atol=0) and all(
             (np.abs((one - two).data) <= rtol * max(1.0, abs(one).max() if one.nnz else 0.0)).all()

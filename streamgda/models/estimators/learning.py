@@ -356,7 +356,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         options: dict[str, Any] = {"missing": missing, "announced": announced, "min_rows": 0}
         if not hasattr(self, "statistics_"):
             if np.shape(X)[:1] == (0,):
-                self._announced = self._announced_with(announced)
+                self._announced = self._all_announced(announced)
                 return self
             twin = self._twin()
             blocks_of = partial(blocks_to_learn, twin, X, y, sample_weight, reset=True, **options)
@@ -374,10 +374,10 @@ class StatisticsLearner(BaseEstimator, ABC):
         if is_alike and self.half_life is None:
             return {}
         types = self._types if self._types.rows == "float64" else self._types.with_rows(X)
-        known = self._announced_with(announced)
+        known = self._all_announced(announced)
         return {"_learnt_whole": False, "_types": types, "_announced": known}
 
-    def _announced_with(self, announced: Labels | None) -> Labels | None:
+    def _all_announced(self, announced: Labels | None) -> Labels | None:
         """The labels that have been announced, and others."""
         if announced is None or self._announced is None:
             return announced if self._announced is None else self._announced
@@ -434,7 +434,7 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     def _take_first(self, twin: Self, statistics: Statistics, announced: Labels | None) -> bool:
         """Take the statistics of a first batch; return False if another thread has learnt before."""
-        twin._announced, twin._learnt_whole = self._announced_with(announced), False
+        twin._announced, twin._learnt_whole = self._all_announced(announced), False
         twin._hold(statistics)
         with self.__dict__.setdefault("_lock", Lock()):
             if "statistics_" in self.__dict__:
@@ -492,7 +492,7 @@ class StatisticsLearner(BaseEstimator, ABC):
                 return self
 
         def fields_after() -> dict[str, Any]:
-            fields: dict[str, Any] = {"_announced": self._announced_with(announced), "_learnt_whole": False}
+            fields: dict[str, Any] = {"_announced": self._all_announced(announced), "_learnt_whole": False}
             names = added.schema_of_rows.names
             if names is not None and not hasattr(self, "feature_names_in_"):
                 fields["feature_names_in_"] = np.array(names, dtype=object)

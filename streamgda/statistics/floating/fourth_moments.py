@@ -68,12 +68,12 @@ class FourthMoments(Moments):
         """Whether no value was NaN or infinite and no power of it exceeded float64."""
         return super().are_finite() and bool(np.isfinite(np.einsum("kii->ki", self.fourth)).all())
 
-    def close(self, other: Self, rtol: float) -> bool:
+    def is_close(self, other: Self, rtol: float) -> bool:
         """Whether the two agree to `rtol`, judged on the scale of each feature."""
         size_of_third = self.roots[:, :, None] * np.sqrt(self.diagonal)[:, None, :]
         size_of_fourth = self.kind.outer(self.roots)
         return bool(
-            super().close(other, rtol)
+            super().is_close(other, rtol)
             and (np.abs(other.third - self.third) <= rtol * size_of_third).all()
             and (np.abs(other.fourth - self.fourth) <= rtol * size_of_fourth).all()
         )

@@ -54,8 +54,8 @@ class Moments:
     scatter : ndarray
         Σ w (x − mean)(x − mean)ᵀ, in a shape that `kind` gives.
     unwritten : callable, or None
-        Writes what is left to be written into the arrays of such moments, and returns what follows. It may be
-        called again.
+        What `write` has yet to call: it changes the arrays of these moments, and returns the next such
+        function, or None. Where it was interrupted, it is called again.
     exact, fourth_moments : bool
         As of `Required`.
     arrays : tuple of ndarray
@@ -256,7 +256,7 @@ class Moments:
 
     # ------------------------------------------------------------------ moments compare
 
-    def close(self, other: Self, rtol: float) -> bool:
+    def is_close(self, other: Self, rtol: float) -> bool:
         """Whether the two agree to `rtol`, judged on the scale of each feature."""
         spread = np.sqrt(self.diagonal)
         size = np.abs(self.means) + spread / np.sqrt(self.weights)[:, None]

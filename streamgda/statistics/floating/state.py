@@ -164,7 +164,7 @@ class ClassStatistics(Statistics):
             elif together is None:
                 together = self._from_block(block, workspace)
             else:
-                together._expect(block)
+                together._add_description(block)
                 if len(block.codes):
                     accumulation = accumulation or Accumulation(together._labelled)
                     accumulation.add(block, workspace)

@@ -34,9 +34,9 @@ Singles = NDArray[np.float32]
 Features = NDArray[Any] | Sequence[NDArray[Any]]
 
 _FLOAT64 = np.dtype(np.float64)
-_READ = np.float64, np.float32
+_READ = np.float64, np.float32  # the types that loops read without a copy
 _UNSIGNED = {4: np.uint32, 8: np.uint64}
-_ENTRY = 16  # numbers of a table, of four features of a class
+_ENTRY = 16  # numbers in a table for four features of a class
 _ELEMENTS_PER_PAGE = 512
 _ELEMENTS_PER_CACHE_LINE = 8
 _FEW_CLASSES = 64  # whose rows are written side by side in the first-level cache
@@ -280,10 +280,10 @@ def merger(places: Indices, ours: Sequence[Array], theirs: Sequence[Array]) -> C
     Returns
     -------
     callable
-        Of `done`, which the loop sets to 1 as it ends, and `in_turn`: whether a place may stand there more
-        than once. The loop does nothing if `done` is 1, and without `done` it changes nothing. Without it,
-        or in turn, the function returns the vectors whose outer products belong to the sum of the scatters:
-        (n_classes, n_features).
+        ``merge(done=None, *, in_turn=False)``. With `done`, a c_int64, ours change. The loop sets it to 1 at
+        its end, and does nothing if it is 1, so an interrupted call can be repeated. Without `done`, nothing
+        changes. With `in_turn`, places may repeat. Without `done`, or in turn, it returns the vectors whose
+        outer products belong to the sum of the scatters: (n_classes, n_features).
     """
     (n_places, n_features), n_classes, scatter = ours[2].shape, len(places), ours[-1].shape[1:]
     addresses = (

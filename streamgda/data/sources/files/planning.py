@@ -57,9 +57,9 @@ from streamgda.data.storage.versions import Version
 
 _FILES_OF_TASK = 128
 
-_TRIED = 100  # files, of which one must be as it should be
+_TRIED = 100  # files that are opened at most until one passes a check
 
-_FIRST_FILES = 20  # of which one must tell the type of a column, and the length of lists
+_FIRST_FILES = 20  # that are opened at most until one tells the type of a column, or the length of lists
 
 _READERS = 25  # an object store answers many requests in the time of one; Arrow's client of S3 has 25
 
@@ -68,7 +68,7 @@ Find: TypeAlias = Callable[..., Listing]
 """Lists files anew, as `find_files` does where its path is given."""
 
 Check: TypeAlias = Callable[[pa.Schema, str], None]
-"""Raises ValueError if a file with these columns and this path is not what the others are."""
+"""Raises ValueError if a file with these columns and this path does not fit the others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,9 +173,9 @@ class Dataset:
         keys = {path: ds.get_partition_keys(part.partition_expression) for path, part in fragments.items()}
         read = partial(cls.read_head, storage, FORMAT)
         first = _first_readable(listing, read)
-        typed = {one.name: one for one in _typed_columns(first, paths, read)}
-        moments = {name: one for name, one in typed.items() if pa.types.is_timestamp(one.type)}
-        columns = [(typed if one.type == pa.null() else moments).get(one.name, one) for one in dataset.schema]
+        known = {one.name: one for one in _typed_columns(first, paths, read)}
+        dates = {name: one for name, one in known.items() if pa.types.is_timestamp(one.type)}
+        columns = [(known if one.type == pa.null() else dates).get(one.name, one) for one in dataset.schema]
         schema = decoded_schema(pa.schema(columns, dataset.schema.metadata))
         types = pa.schema([column for column in schema if column.name in keys[first.path]])
         own = [column for column in schema if column.name not in types.names]
