@@ -13,18 +13,9 @@ import click
 import pandas as pd
 
 import streamgda as sg
+from streamgda.cli import from_options
 from streamgda.cli.errors import Refused, Skipped, attempt, describe
 from streamgda.cli.files import check_replaceable, data_at, document_of, fault_of, save_and_report, write_page
-from streamgda.cli.from_options import (
-    ledger_at,
-    ledger_for,
-    loaded_model,
-    model_to_relearn,
-    new_model,
-    part_of,
-    rule_of,
-    source_of,
-)
 from streamgda.cli.main import MODELS, given, value_of
 from streamgda.cli.running import report, running
 from streamgda.cli.words import as_options, flag
@@ -85,8 +76,8 @@ def fit(data: Paths, *, out: str, statistics: bool = False, sql: str | None = No
     streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
     streamgda fit flowers --sql duckdb://garden.duckdb --target kind --out model.parquet
     """
-    estimator, build, missing = new_model()
-    source = None if sql else part_of(data, is_test=False)
+    estimator, build, missing = from_options.new_model()
+    source = None if sql else from_options.part_of(data, is_test=False)
     check_replaceable(out, source)
     run, kept = running(), estimator.required_statistics().keywords()
     if source is None:
@@ -100,7 +91,7 @@ def fit(data: Paths, *, out: str, statistics: bool = False, sql: str | None = No
         return
     else:
         kept["missing"] = None if statistics and isinstance(missing, str) else missing  # None: read once
-        kept["rule"] = rule_of(estimator, source, **run)
+        kept["rule"] = from_options.rule_of(estimator, source, **run)
         learnt = sg.accumulate(source, **given("accumulate"), **kept, **run)
     try:
         saved = learnt if statistics else build(learnt)
@@ -167,7 +158,7 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     if (fault := attempt(partial(candidates_of, None, grids))[1]) is not None:
         raise click.UsageError(f"Invalid value for '--try': {fault}")
     without = [options[name] for name in ("groups", "fold") if name in options]
-    source = part_of(data, is_test=False, without=without)
+    source = from_options.part_of(data, is_test=False, without=without)
     check_replaceable(out, source)
     found = sg.StatisticsSearchCV(None, grids, **options)
     found.fit(source, **running())
@@ -192,7 +183,7 @@ def _grid(model: str = "", *params: str) -> dict[str, Any]:
     click.Choice(list(MODELS)).convert(model, None, None)
     pairs = [param.partition("=") for param in params]
     values = {name.replace("-", "_"): [*map(value_of, values.split(","))] for name, _, values in pairs}
-    return {"estimator": [new_model(model)[0]], **values}
+    return {"estimator": [from_options.new_model(model)[0]], **values}
 
 
 def update(saved_in: str, data: Paths, *, out: Out = None, force: bool = False) -> None:
@@ -223,7 +214,7 @@ def update(saved_in: str, data: Paths, *, out: Out = None, force: bool = False) 
     """
     saved, place = sg.load(saved_in), out or saved_in
     statistics = getattr(saved, "statistics_", saved)
-    source, (maps, model) = source_of(data, saved), maps_and_model(saved)
+    source, (maps, model) = from_options.source_of(data, saved), maps_and_model(saved)
     source = source if maps is None else with_features_of(model, source, maps)
     check_replaceable(place, source)
     kept = {**statistics.required.keywords(), "rule": statistics.rule}
@@ -263,7 +254,7 @@ def merge(files: Paths, *, out: str) -> None:
     """
     if given("model") and "model" not in given("model"):
         raise click.UsageError("Parameters are those of a model: choose one with --model.")
-    _, build, _ = new_model()
+    _, build, _ = from_options.new_model()
     if len({file if "://" in file else str(Path(file).resolve()) for file in files}) < len(files):
         raise click.UsageError("A file is named twice: its rows would count twice.")
     check_replaceable(out)
@@ -324,13 +315,17 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = (),
     if out is None and given("model"):
         raise click.UsageError("--model and the like are for the model that --out saves.")
     check_replaceable(out)  # before it is loaded; below, that it lies outside the data
-    estimator, build, missing = new_model(known=model_to_relearn(out))
+    estimator, build, missing = from_options.new_model(known=from_options.model_to_relearn(out))
     known, _ = attempt(lambda: sg.StatisticsLedger(ledger).read_options)
     groups = given("ledger").get("groups")
-    source = source_of(data, known=known or {}, without=[groups] if groups else [])
+    source = from_options.source_of(data, known=known or {}, without=[groups] if groups else [])
     check_replaceable(out, source)
     run = running()
-    kept = ledger_for(ledger, estimator, source, known is None, **run) if out else ledger_at(ledger)
+    kept = (
+        from_options.ledger_for(ledger, estimator, source, known is None, **run)
+        if out
+        else from_options.ledger_at(ledger)
+    )
     kept.missing = None if isinstance(missing, str) else missing
     how = {**given("refresh"), **given("alarms"), **run}
     found, saved = kept.refresh(source, exclude=leave_out, **how), None
@@ -393,8 +388,8 @@ def predict(saved_in: str, data: Paths, *, out: str) -> None:
     streamgda predict model.parquet days --columns label,reasons --top 3 --out scored
     streamgda predict model.parquet flowers.zarr --out scored.zarr
     """
-    model = loaded_model(saved_in)
-    source = source_of(data, model, is_labelled=False)
+    model = from_options.loaded_model(saved_in)
+    source = from_options.source_of(data, model, is_labelled=False)
     written = sg.predict_dataset(model, source, out, **given("predict"), **running())
     report({**asdict(written), "out": shown(out)})
 
@@ -425,8 +420,8 @@ def evaluate(saved_in: str, data: Paths, *, html: Out = None) -> None:
     streamgda evaluate model.parquet labelled.parquet --target kind
     streamgda evaluate model.parquet days --target kind --test 0.2 --by patient
     """
-    model = loaded_model(saved_in)
-    source = part_of(data, is_test=True, saved=model)
+    model = from_options.loaded_model(saved_in)
+    source = from_options.part_of(data, is_test=True, saved=model)
     evaluation = sg.evaluate(model, source, **given("evaluate"), **running())
     report(evaluation.to_dict(), [str(evaluation)], is_result=True)
     write_page(evaluation, html)
@@ -459,7 +454,7 @@ def inspect(path: str, *, tests: bool = False) -> None:
         report(data, is_result=True)
         return
     if storage.filesystem.get_file_info(name).type.name == "Directory":
-        ledger = ledger_at(path)
+        ledger = from_options.ledger_at(path)
         saved, facts = ledger.statistics(), {"files": ledger.files.num_rows, "reads": ledger.read_options}
     else:
         saved, facts = sg.load(path), {"bytes": storage.version(name).size}

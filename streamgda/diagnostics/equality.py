@@ -28,8 +28,7 @@ class Table:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        text: str = self.to_pandas().to_string(float_format="{:.6g}".format)
-        return text
+        return str(self.to_pandas().to_string(float_format="{:.6g}".format))
 
     def _repr_html_(self) -> str:
         return as_html(type(self).__name__, self.to_pandas())

@@ -103,8 +103,7 @@ def _among(classes: Labels, values: NDArray[Any]) -> NDArray[Any]:
         texts = (v.decode(errors="replace") if isinstance(v, bytes) else v for v in values.tolist())
         values = np.fromiter(texts, dtype=object, count=len(values))
     places: NDArray[np.intp] = pd.Index(classes).get_indexer(pd.Index(values))
-    known: NDArray[Any] = np.array([*classes.tolist(), None], dtype=object)[places]
-    return known
+    return np.array([*classes.tolist(), None], dtype=object)[places]
 
 
 def encode(labels: ArrayLike, among: Labels | None = None) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:

@@ -62,8 +62,7 @@ def to_bytes(columns: TableColumns, metadata: Metadata) -> bytes:
     sink = pa.BufferOutputStream()
     document = encode({**_provenance(columns, metadata), **metadata})
     _write_parquet(to_arrow(columns).replace_schema_metadata(document), sink)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+    return bytes(sink.getvalue().to_pybytes())
 
 
 PROVENANCE = ("library", "time", "fingerprint", "metadata")

@@ -88,8 +88,7 @@ class LeafCounts:
     @property
     def leaf_weights(self) -> Array:
         """Σ w at each leaf: (n_leaves,)."""
-        weights: Array = self.pairs.diagonal()
-        return weights
+        return self.pairs.diagonal()
 
     def weight_text(self, k: int) -> str:
         """The weight of a class as an error names it."""
@@ -119,8 +118,7 @@ class LeafCounts:
     @property
     def rounded_means(self) -> Array:
         """The share of the rows of each class at each leaf: (K, n_leaves)."""
-        means: Array = self.by_class.toarray() / self.weights[:, None]
-        return means
+        return self.by_class.toarray() / self.weights[:, None]
 
     @property
     def mean_tails(self) -> Array:
@@ -130,8 +128,7 @@ class LeafCounts:
     @property
     def sums(self) -> Array:
         """Σ w of the rows of each class at each leaf: (K, n_leaves)."""
-        sums: Array = self.by_class.toarray()
-        return sums
+        return self.by_class.toarray()
 
     @property
     def overall_mean(self) -> Array:

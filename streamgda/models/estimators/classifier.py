@@ -276,15 +276,13 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """Whether these steps converged."""
         reading.check_has_learnt(self)
         steps = self.statistics_.iteration
-        converged: bool = self.__dict__.get("_converged", True) if steps is None else steps.converged
-        return converged
+        return bool(self.__dict__.get("_converged", True) if steps is None else steps.converged)
 
     @property
     def n_reads_(self) -> int:
         """How often `fit` read the rows."""
         reading.check_has_learnt(self)
-        n_reads: int = self.__dict__.get("_n_reads", 1)
-        return n_reads
+        return int(self.__dict__.get("_n_reads", 1))
 
     @property
     def _priors_of_peer(self) -> Any:
@@ -387,8 +385,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             If there are no labels.
         """
         y = reading.labels_of(reading.check_labelled(self, "score", X, y))
-        accuracy: float = super().score(X, y, sample_weight)
-        return accuracy
+        return float(super().score(X, y, sample_weight))
 
     @rows_anywhere(columns=class_labels)
     def predict(self, X: ArrayLike) -> Labels:

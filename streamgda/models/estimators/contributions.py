@@ -99,8 +99,7 @@ class Contributions:
             )
         check_formula(model, "the sum of contributions")
         state = finalised(model)
-        own: Self = state.once("contributions", lambda: cls._of_classes(state.seen, model.statistics_))
-        return own
+        return state.once("contributions", lambda: cls._of_classes(state.seen, model.statistics_))
 
     @classmethod
     def _of_classes(cls, state: Finalised[Any], statistics: Statistics) -> Self:
@@ -329,8 +328,7 @@ class Reasons:
         """The sums of the contributions of the features of each column."""
         if len(self.names) == values.shape[1]:
             return values
-        sums: Array = values @ np.eye(len(self.names))[self.places]
-        return sums
+        return values @ np.eye(len(self.names))[self.places]
 
 
 def _names_of(model: Any) -> list[str]:

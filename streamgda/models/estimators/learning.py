@@ -682,5 +682,4 @@ class StatisticsLearner(BaseEstimator, ABC):
 
 
 def _version() -> str:
-    version: str = import_module("streamgda").__version__
-    return version
+    return str(import_module("streamgda").__version__)

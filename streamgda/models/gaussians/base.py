@@ -135,8 +135,7 @@ class Densities(ABC):
 
         Compares the squared distances (n, K) of the rows (n, d) with χ²; 1 if no feature is observed.
         """
-        tail: Array = chdtrc(np.maximum(self.ranks, 1), squared_distances)
-        return tail
+        return chdtrc(np.maximum(self.ranks, 1), squared_distances)
 
     def conditional_factors(self, observed: Self, x: Array) -> Array:
         """The ratio of the conditional covariance of each class to that of a normal density: (K,).

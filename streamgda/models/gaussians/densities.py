@@ -318,8 +318,7 @@ class DiagonalGaussians(Gaussians):
 
     def posterior_scores(self, X: Rows, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         if self._product is None or not isinstance(X, np.ndarray):
-            from_distances: Array = self.posterior_scores_from(self.squared_distances(X)) + log_priors
-            return from_distances
+            return self.posterior_scores_from(self.squared_distances(X)) + log_priors
         centre, coefficients, intercepts, far, others = self._product
         terms = np.empty((len(X), len(coefficients)))
         squares, deviations = np.split(terms, 2, axis=1)

@@ -106,8 +106,7 @@ def _syrk() -> int:
     signature = name_of(capsule)
     if re.sub(rb"\w+_d\b", b"double", signature) != _DSYRK:
         raise ImportError(f"SciPy's dsyrk is {signature.decode()!r}, and streamgda calls {_DSYRK.decode()!r}")
-    address: int = pointer_of(capsule, signature)
-    return address
+    return int(pointer_of(capsule, signature))
 
 
 class RowsToRead:
@@ -215,8 +214,7 @@ class AnchoredSums:
         n_places, n_features = self._shape
         rows = RowsToRead(features, n_features)
         indices = _to(places, np.int32, (rows.n_rows,), n_places)
-        check: float = library().add_rows(rows.struct, indices, self._struct)
-        return check == 0
+        return bool(library().add_rows(rows.struct, indices, self._struct) == 0)
 
     def end(self) -> None:
         """Add to the moments all that is in the sums, which begin anew."""
@@ -253,8 +251,7 @@ def merge_rows(
     shapes = (n_places,), (n_places,), shape, shape, shape
     fields = [_to(part, np.float64, expected) for part, expected in zip(moments, shapes, strict=True)]
     of_rows = 0 if row_weights is None else _to(row_weights, np.float64, (rows.n_rows,))
-    check: float = library().merge_rows(rows.struct, indices, of_rows, (_SIZE * len(fields))(*fields))
-    return check == 0
+    return bool(library().merge_rows(rows.struct, indices, of_rows, (_SIZE * len(fields))(*fields)) == 0)
 
 
 def _addresses_of(parts: Sequence[Array], n_classes: int, n_features: int, scatter: tuple[int, ...]) -> Any:
@@ -427,8 +424,7 @@ def centre(
     order = _order(ranks, n) if n_classes > _FEW_CLASSES and len(ranks) else _NO_ORDER
     positions = (_SIZE * 3)(where, _to(order), n)
     buffer = _to(rows, np.float64, is_spaced=True), rows.strides[0] // 8
-    check: float = library().centre(read.struct, positions, *buffer, (_SIZE * len(fields))(*fields))
-    return check == 0
+    return bool(library().centre(read.struct, positions, *buffer, (_SIZE * len(fields))(*fields)) == 0)
 
 
 def add_products(rows: Array, bounds: Indices, places: Indices, scatter: Array) -> None:
@@ -494,8 +490,7 @@ def judge_rows(
         *(_to(weights, np.float64, (n_rows,)), _to(edges, np.float64, (n_bins - 1,))),
         *(n_bins, len(ranks) - 1, _to(sums, np.float64, (n_classes, 3, n_bins)), _to(ranks, np.float64)),
     )
-    error: float = library().judge_rows((_SIZE * len(fields))(*fields))
-    return error
+    return float(library().judge_rows((_SIZE * len(fields))(*fields)))
 
 
 def count_odds(

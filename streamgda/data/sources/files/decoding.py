@@ -181,8 +181,7 @@ class _Text:
 
     def tell(self) -> int:
         """The place in the text."""
-        place: int = self._text.tell()
-        return place
+        return int(self._text.tell())
 
     def close(self) -> None:
         """Close the text."""

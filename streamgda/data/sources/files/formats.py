@@ -313,8 +313,7 @@ def _version(storage: Storage, path: str) -> Version:
 
 def _beginning(storage: Storage, path: str) -> bytes:
     with decodable(storage, path, _version(storage, path), ahead=False) as file:
-        content: bytes = unpacked(file, path).read(BEGINNING)
-        return content
+        return bytes(unpacked(file, path).read(BEGINNING))
 
 
 def _schema_of(storage: Storage, kind: ds.FileFormat, path: str, version: Version) -> pa.Schema:
