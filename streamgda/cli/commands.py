@@ -259,7 +259,7 @@ def merge(files: Paths, *, out: str) -> None:
         raise click.UsageError("A file is named twice: its rows would count twice.")
     check_replaceable(out)
     load = sg.load_statistics if given("model") else sg.load
-    total: Any = load(files[0])
+    total = load(files[0])
     for file in files[1:]:
         try:
             total = total.merge(load(file))

@@ -99,10 +99,8 @@ class Statistics(Locked, ABC):
     @classmethod
     def empty(cls, required: Required, feature_names: Sequence[str] | None = None, **own: Any) -> Self:
         """The state of no rows; ValueError if more is required than it can keep."""
-        make: Any = cls
         extra = {name: True for name, value in required.keywords().items() if value is True}
-        state: Self = make(required.covariance_type, feature_names=feature_names, **extra, **own)
-        return state
+        return cls(required.covariance_type, feature_names=feature_names, **extra, **own)
 
     def _set_labelled(self, labelled: Labelled[Any], changed: Labels | None = None, **others: Any) -> None:
         """Replace the state and other attributes by one store, so that nothing is ever half done.

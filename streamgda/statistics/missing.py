@@ -97,12 +97,11 @@ def policy_of(missing: MissingRows) -> Policy:
     ValueError
         If it names none.
     """
-    option: Any = Policy() if missing == "raise" else option_of("missing", missing)
+    option = Policy() if missing == "raise" else option_of("missing", missing)
     if not hasattr(option, "taking"):
         word, kind = OPTIONS["missing"].word, OPTIONS["missing"].kind.__name__
         raise ValueError(f"missing must be 'raise', {word!r} or a {kind}; got {missing!r:.200}")
-    policy: Policy = option
-    return policy
+    return option
 
 
 def missing_for_all(wanted: Iterable[MissingRows]) -> MissingRows:

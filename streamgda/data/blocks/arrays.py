@@ -392,7 +392,7 @@ def array_blocks(
         made = None if isinstance(X, np.ndarray) or not isinstance(X, MadeColumns) else X
         if type(X) is not np.ndarray and made is None:
             dates = dates or date_columns(X)
-        matrix: Any = _matrix(X) if made is None else made
+        matrix = _matrix(X) if made is None else made
         n_rows = len(matrix) if made is None else made.n_rows
         classes, codes, unlabelled = labels.encode(y, among)
         weights = None if sample_weight is None else _weights(sample_weight)
@@ -492,8 +492,7 @@ def _decoded(X: Any) -> Any:
     if library_of(X) == "pyarrow" and hasattr(X, "schema"):
         for i, field in enumerate(X.schema):
             if str(field.type).startswith("dictionary"):
-                kind: Any = field.type
-                X = X.set_column(i, field.name, X.column(i).cast(kind.value_type))
+                X = X.set_column(i, field.name, X.column(i).cast(field.type.value_type))
     return X
 
 

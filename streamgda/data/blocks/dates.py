@@ -33,7 +33,7 @@ def days(column: Any) -> NDArray[np.float64]:
     """Dates and times of Arrow as days since 1970 in UTC, and durations and times of a day as days."""
     import pyarrow as pa
 
-    unit: Any = getattr(column.type, "unit", "ms" if pa.types.is_date64(column.type) else "D")
+    unit = getattr(column.type, "unit", "ms" if pa.types.is_date64(column.type) else "D")
     counts = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64()).fill_null(0).to_numpy()
     values = _days_of(counts, unit)
     if unit == "ns" and not is_date(column.type):

@@ -71,7 +71,7 @@ def _clean(error: Exception, urls: Iterable[str]) -> Exception:
     if all(hidden(text, secrets) == text for text in texts):
         return error
     kinds = [kind for kind in type(error).__mro__ if kind.__module__ == "builtins"]
-    kind: Any = next((kind for kind in kinds if issubclass(kind, OSError)), kinds[0])
+    kind = next((kind for kind in kinds if issubclass(kind, OSError)), kinds[0])
     if kind in {Exception, OSError}:
         kind = ConnectionError
     message = hidden(str(error), secrets)

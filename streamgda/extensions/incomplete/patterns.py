@@ -307,7 +307,7 @@ class PatternStates(Labelled[M]):
         if not self.kind.is_pooled:
             return self.narrowed(Required("diag"))
         diagonal = kind_named("diag")
-        like: Any = _unpooled(Labelled.empty(self.moments, self.n_features), diagonal).moments
+        like = _unpooled(Labelled.empty(self.moments, self.n_features), diagonal).moments
         parts = {pattern: _unpooled(part, diagonal) for pattern, part in self.by_pattern.items()}
         return type(self)(like, self.n_features, by_feature(parts, self.n_features))
 

@@ -95,16 +95,15 @@ class Marginal(Option, Policy):
             one read is allowed; if the rows do not determine the model; or if a row lacks a feature and
             fourth moments are asked for.
         """
-        state: Any = empty
-        kind, max_reads = state.covariance_type, 1 if once else self.max_reads
-        if state.has_fourth_moments:
-            plain = empty_statistics(state.required, feature_names=state.feature_names, rule=state.rule)
+        kind, max_reads = empty.covariance_type, 1 if once else self.max_reads
+        if empty.has_fourth_moments:
+            plain = empty_statistics(empty.required, feature_names=empty.feature_names, rule=empty.rule)
             needed = "fourth moments, which shrinkage='auto' needs, are of complete rows"
             with remedying(f"set shrinkage='oas' or a number: {needed}"):
                 return Reading(read(plain))
-        if max_reads == 1 or state.exact or kind == "diag" or state.rule is not None:
-            return Reading(read(state).simplest())
-        first: IncompleteStatistics = read(_separating(state))
+        if max_reads == 1 or empty.exact or kind == "diag" or empty.rule is not None:
+            return Reading(read(empty).simplest())
+        first: IncompleteStatistics = read(_separating(empty))
         first._separates = False
         if first.covariance_type == kind:
             return Reading(first.simplest())

@@ -196,13 +196,13 @@ def _kind_of_labels(data: Any, y: Any) -> str | None:
     import pyarrow as pa
 
     if y is not None:
-        declared: Any = getattr(y, "dtype", np.dtype(object))
+        declared = getattr(y, "dtype", np.dtype(object))
         with suppress(TypeError, NotImplementedError):
             if declared != np.dtype(object):
                 return label_kind(pa.array(y[:0]).type)
         return None
     with _silence(), suppress(Exception):  # which could quote rows
-        source: Any = data.before_maps
+        source = data.before_maps
         return label_kind(source.schema.field(getattr(source, "_roles", source).target).type)
     return None
 
@@ -219,7 +219,7 @@ def _check_kinds(kind: str | None, classes: Labels) -> None:
 
 def _check_source(source: Source) -> None:
     """Raise ValueError if the source weighs rows, or a row without a label would be an error."""
-    roles: Any = getattr(source.before_maps, "_roles", source.before_maps)
+    roles = getattr(source.before_maps, "_roles", source.before_maps)
     if getattr(roles, "weight", None) is not None:
         raise ValueError(f"{source!r} has weights, and a row with a weight has no bound; scan it without")
     if getattr(roles, "missing", "drop") != "drop":

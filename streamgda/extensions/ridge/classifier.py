@@ -344,7 +344,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
         self, scores: LinearScores, rows: Array, codes: NDArray[np.intp], weights: Array, learnt: bool
     ) -> Array:
         """The values that the regression, of all other rows if these are learnt, fits to rows: (n, K)."""
-        mapped: Any = rows if scores.features is None else scores.features.transformed(rows)
+        mapped = rows if scores.features is None else scores.features.transformed(rows)
         path, regression = scores.path, scores.path.at(scores.alpha)
         if learnt:
             return regression.left_out(mapped, codes, weights)

@@ -326,7 +326,7 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
 
     for split in batches.splits():
         for block in split.blocks():
-            X: Any = block.values(slice(0, len(block.codes)))
+            X = block.values(slice(0, len(block.codes)))
             if isinstance(block.features, SparseRows):
                 yield X, block.classes[block.codes], block.weights
                 continue

@@ -203,7 +203,7 @@ class Evaluation(Measures, Loadable):
 
     def _add_losses(self, scores: Array, truth: NDArray[np.intp], weight: Array, temperature: float) -> None:
         """Add the losses at other temperatures of the rows that have a weight."""
-        rows: Any = slice(None) if weight.all() else np.flatnonzero(weight)
+        rows = slice(None) if weight.all() else np.flatnonzero(weight)
         self._losses += losses_when_divided(scores[rows] * temperature, truth[rows], weight[rows])
 
     def _add_scores(

@@ -453,7 +453,7 @@ def _columns_of_params(params: Sequence[Mapping[str, Any]]) -> Results:
     for name in dict.fromkeys(name for chosen in params for name in chosen):
         kinds = {type(chosen[name]) for chosen in params if name in chosen}
         dtype = kinds.pop() if len(kinds) == 1 and kinds <= {bool, int, float} else object
-        column: Any = np.ma.MaskedArray(np.empty(len(params), dtype), mask=True)
+        column = np.ma.MaskedArray(np.empty(len(params), dtype), mask=True)
         for i, chosen in enumerate(params):
             if name in chosen:
                 column[i] = chosen[name]

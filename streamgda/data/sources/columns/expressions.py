@@ -266,7 +266,7 @@ class Filter(ColumnExpression):
             If it is no filter, or cannot be evaluated on these columns.
         """
         try:
-            expression: Any = _with_moments(filters, schema)
+            expression = _with_moments(filters, schema)
             if not isinstance(expression, ds.Expression):
                 expression = pq.filters_to_expression(expression)
             schema.empty_table().filter(expression)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +32,7 @@ def are_of_one_list(schema: Schema) -> bool:
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether columns of this type hold lists of integers or floats."""
-    lists: Any = plain_type(kind)  # that of a tensor too
+    lists = plain_type(kind)  # that of a tensor too
     if not (pa.types.is_list(lists) or pa.types.is_large_list(lists) or pa.types.is_fixed_size_list(lists)):
         return False
     return bool(pa.types.is_integer(lists.value_type) or pa.types.is_floating(lists.value_type))
@@ -41,7 +40,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 def length_of(kind: pa.DataType) -> int | None:
     """The length of all lists of a type; None if they may differ."""
-    lists: Any = plain_type(kind)
+    lists = plain_type(kind)
     return int(lists.list_size) if pa.types.is_fixed_size_list(lists) else None
 
 

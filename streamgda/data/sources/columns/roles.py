@@ -138,7 +138,7 @@ class Roles:
             return self
         if self.left_out is None and self.features != tuple(features):
             return self
-        stored_as: Any = read_options.get(AS_STORED, ())
+        stored_as = read_options.get(AS_STORED, ())
         encoded = stored_as[0] if stored_as and isinstance(stored_as[0], list) else stored_as
         by_type = self.encoding is not None and not self.encoding.by_name
         return replace(

@@ -145,7 +145,7 @@ class FeatureMap:
             error.add_note(f"{_RAISED_BY} {name_of(self.transformer)}, for rows from {block.row_name(0)} on")
             raise
         shape, is_csr = (n_rows, len(self.names)), is_sparse(result)
-        values: Any = result if is_csr else np.asarray(result)
+        values = result if is_csr else np.asarray(result)
         if values.shape != shape or values.dtype.kind not in "biuf":
             raise ValueError(
                 f"{name_of(self.transformer)}, for {counted(n_rows, 'row')} from {block.row_name(0)} on: "
