@@ -161,7 +161,7 @@ class LeafClassifier(MappedRidgeClassifier):
         "alpha": [one_of("auto"), Interval(Real, 0, None, closed="left")],
     }
     _of_one_fit = (*MappedRidgeClassifier._of_one_fit, "_saved_alpha")
-    _saved_alpha = cast("Any", None)  # of a model that was saved without its sample
+    _saved_alpha = None  # of a model that was saved without its sample
 
     alpha: Any = "auto"
     _: KW_ONLY
@@ -271,7 +271,7 @@ class LeafClassifier(MappedRidgeClassifier):
             "validation_error_ is of rows that the forest has not seen"
         )
 
-    df_ = gcv_ = alphas_ = gcv_path_ = cast("Any", property(_no_path))
+    df_ = gcv_ = alphas_ = gcv_path_ = property(_no_path)
 
     def _beside_statistics(self) -> dict[str, Any]:
         return {**super()._beside_statistics(), "alpha": self.alpha_}

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Real
-from typing import Any, ClassVar, Literal, NoReturn, Self, cast
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -122,7 +122,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
         "scale": ["boolean"],
         "max_df": [Interval(Real, 0, 1, closed="neither")],
     }
-    _calibration = cast("Any", None)  # that of the last `calibrate`
+    _calibration = None  # that of the last `calibrate`
     priors = None
 
     alpha: float | Literal["gcv"] = "gcv"
@@ -134,10 +134,10 @@ class RidgeClassifier(GaussianClassifier[Any]):
     _read = remedying(FILL_IN)(GaussianClassifier._read)
     _learn_blocks = remedying(FILL_IN)(GaussianClassifier._learn_blocks)
 
-    to_sql = cast("Any", GenerativeClassifier.to_sql)
-    as_pipeline = cast("Any", GenerativeClassifier.as_pipeline)
-    contributions = cast("Any", GenerativeClassifier.contributions)
-    set_output = cast("Any", GenerativeClassifier.set_output)
+    to_sql = GenerativeClassifier.to_sql
+    as_pipeline = GenerativeClassifier.as_pipeline
+    contributions = GenerativeClassifier.contributions
+    set_output = GenerativeClassifier.set_output
 
     @property
     def _ways_to_encode(self) -> tuple[str, ...]:

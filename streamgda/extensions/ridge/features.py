@@ -6,7 +6,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from operator import index
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -246,7 +246,7 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, ensure_all_finite=False)
         self._refuse_missing(rows)
-        return cast("Singles", mapped(self, rows)) if lies_elsewhere(rows) else self.transformed(rows)
+        return mapped(self, rows) if lies_elsewhere(rows) else self.transformed(rows)
 
     def transformed(self, rows: NDArray[Any]) -> Singles:
         """What the map makes of rows that have been checked: (n_rows, n_outputs)."""
