@@ -120,15 +120,6 @@ class HashedColumns(MadeColumns):
     def by_name(self):
         return dict(zip(self.schema.names, (*self.numbers, self.buckets), strict=True))
 
-    def onto(self, schema):
-        return self
-
-    def encoded(self, schema):
-        return np.column_stack(list(self)).astype(np.float64)
-
-    def reduced(self, block, kind, workspace):
-        return None
-
 
 @dataclass(frozen=True)
 class Halves:

@@ -89,6 +89,3 @@ class SparseRows(MadeColumns):
         wrong = np.flatnonzero(~np.isfinite(self.csr.data))
         finite[np.searchsorted(self.csr.indptr, wrong, side="right") - 1] = False
         return finite
-
-    def reduced(self, block: Any, kind: Any, workspace: Any) -> None:
-        """None: the statistics themselves reduce sparse rows."""

@@ -17,12 +17,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Codes, Labels, code_dtype
 from streamgda.data.blocks.schema import Lists, MadeColumns, Schema, among, check_same_names, lists_among
 from streamgda.data.blocks.wording import callers_level, counted, listed, value_named
 from streamgda.data.sources.columns.names import is_identifier
 from streamgda.extensions.categories.text import read_as_what
 from streamgda.models.gaussians.whitening import constant_features
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import CovarianceKind
+from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.kernels import Workspace
 
 Value = str | int | bool | None
 
@@ -204,7 +209,7 @@ class Categories(Schema):
             numbers = features.numbers if isinstance(features, MixedColumns) else ()
             self._refuse(n_rows, [column.min() == column.max() for column in numbers])
 
-    def check_no_identifier(self, statistics: Any) -> None:
+    def check_no_identifier(self, statistics: Statistics) -> None:
         """Raise ValueError if a column has a value of its own in nearly every row of these statistics."""
         n_rows = statistics.n_rows
         if max(map(len, self.values), default=0) > _most_categories(n_rows):
@@ -344,7 +349,7 @@ class MixedColumns(MadeColumns):
         numbers, codes = ([column[rows] for column in columns] for columns in (self.numbers, self.codes))
         return replace(self, numbers=numbers, codes=codes)
 
-    def reduced(self, block: Any, kind: Any, workspace: Any) -> Any:
+    def reduced(self, block: Block, kind: CovarianceKind, workspace: Workspace) -> Moments | None:
         """The moments of the classes, without dummies in memory; None if no column is of numbers."""
         if not self.numbers:
             return None

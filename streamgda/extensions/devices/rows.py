@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from sklearn.externals.array_api_compat import array_namespace
 from sklearn.utils.validation import validate_data
 
+from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.schema import UNNAMED, MadeColumns
 from streamgda.models.estimators.libraries import in_double, on_host, to_place_of
 from streamgda.models.estimators.reading import check_plain
+from streamgda.statistics.covariances import CovarianceKind
 from streamgda.statistics.floating.moments import Moments, two_sum
+from streamgda.statistics.kernels import Workspace
 
 _VALUES_AT_ONCE = 1 << 25  # 256 MB, of which there are up to five at once
 
@@ -75,7 +78,7 @@ class DeviceRows(MadeColumns):
         places = to_place_of(self.X)(np.arange(self.n_rows)[rows])
         return type(self)(array_namespace(self.X).take(self.X, places, axis=0))
 
-    def reduced(self, block: Any, kind: Any, workspace: Any) -> Moments | None:
+    def reduced(self, block: Block, kind: CovarianceKind, workspace: Workspace) -> Moments | None:
         """The moments of the classes of a block; None for an unknown kind of covariance.
 
         Raises
@@ -89,7 +92,11 @@ class DeviceRows(MadeColumns):
         return moments
 
     def moments(
-        self, block: Any, kind: Any, mapped: Callable[[Any], Any] = lambda X: X, n_features: int | None = None
+        self,
+        block: Block,
+        kind: CovarianceKind,
+        mapped: Callable[[Any], Any] = lambda X: X,
+        n_features: int | None = None,
     ) -> Moments:
         """The moments of the classes of a block, whose rows first go through a map to `n_features`.
 

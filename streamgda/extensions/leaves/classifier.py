@@ -33,6 +33,7 @@ from streamgda.models.gaussians.posteriors import order_of
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
 from streamgda.statistics.kernels import count_pairs
+from streamgda.statistics.required import Required
 from streamgda.statistics.validation import physical_memory
 
 _ALPHAS = (1_000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
@@ -192,7 +193,7 @@ class LeafClassifier(MappedRidgeClassifier):
         """A row that the model can score: zeros, (n_features,)."""
         return np.zeros(self._rule_in(self.statistics_).features.n_features_in_)
 
-    def _empty(self, required: Any, rule: Any = None) -> Statistics:
+    def _empty(self, required: Required, rule: Any = None) -> Statistics:
         return super()._empty(required) if rule is None else rule.empty(required)
 
     # ------------------------------------------------------------------ the regression

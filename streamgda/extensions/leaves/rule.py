@@ -47,9 +47,6 @@ class LeafColumns(MapColumns):
     def _made_of(self, rows: Block) -> NDArray[np.int32]:
         return self.leaves_of(rows)
 
-    def reduced(self, block: Any, kind: Any, workspace: Any) -> None:
-        """None: a state of leaves adds them up itself."""
-
 
 class LeafRows(MapRule):
     """The rule by which the rows of a state go through a forest.

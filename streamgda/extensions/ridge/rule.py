@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from threading import Lock
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class MappedColumns(MapColumns):
     def _made_of(self, rows: Block) -> Singles:
         return _mapped(rows, self.rule)
 
-    def reduced(self, block: Any, kind: Any, workspace: Any) -> Any:
+    def reduced(self, block: Block, kind: CovarianceKind, workspace: Workspace) -> Moments:
         """The moments of the classes, with few mapped rows in memory.
 
         Raises
@@ -67,7 +67,9 @@ class MappedColumns(MapColumns):
             on_a_device = DeviceRows(on_device(rows.matrix(0, self.n_rows), self.rule.device))
         if on_a_device is not None:
             with _ON_DEVICE:
-                moments = on_a_device.moments(rows, kind, partial(mapped, self.rule.features), len(self))
+                moments: Moments = on_a_device.moments(
+                    rows, kind, partial(mapped, self.rule.features), len(self)
+                )
         elif self.rule.products == "float64":
             return _reduced_in_double(rows, self.rule, kind, workspace)
         else:

@@ -106,9 +106,6 @@ class StoredColumns(MadeColumns):
         documents: list[Any] = _plain(values).to_pylist()
         return documents
 
-    def reduced(self, block: Any, kind: Any, workspace: Any) -> None:
-        """None: rows go through a map first."""
-
 
 def _or_missing(values: Any) -> NDArray[Any]:
     if isinstance(values, np.ndarray):
