@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import io
 import os
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, wait
 from contextvars import copy_context
 from functools import partial
 from itertools import islice
 from queue import SimpleQueue
 from typing import Any, TypeVar
+from weakref import ref
+
+import pyarrow as pa
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -128,6 +133,90 @@ def _run(future: Future[Any], call: Callable[[], Any]) -> None:
         _CALLS.pop(threading.get_ident(), None)
 
 
+# ---------------------------------------------------------------------- files that other threads read
+
+
+class _SharedFile:
+    """A file that threads of a library read. Only the library holds it."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._lock = file, threading.Lock()
+
+    def read(self, n_bytes: int) -> bytes:
+        with self._lock:
+            content: bytes = self._file.read(n_bytes)
+            return content
+
+    def tell(self) -> int:
+        place: int = self._file.tell()
+        return place
+
+    def close(self) -> None:
+        self._file.close()
+
+    def end(self, deadline: float) -> bool:
+        """Give no more bytes; False if the storage does not answer before a moment of `time.monotonic`."""
+        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return False
+        self._file = io.BytesIO()
+        self._lock.release()
+        return True
+
+
+class ThreadedReader(Iterator[pa.RecordBatch]):
+    """Batches that Arrow decodes from a file of Python, which it reads by threads of its own.
+
+    These threads read ahead, and may be the last to free the file. Python ends a process at once if another
+    thread asks for the interpreter when that has ended. So the reader is closed before.
+
+    Parameters
+    ----------
+    open_reader : callable
+        Takes a `pyarrow.PythonFile`, and returns a reader of Arrow.
+    file : object
+        With the methods `read`, `tell` and `close`.
+    """
+
+    def __init__(self, open_reader: Callable[[pa.PythonFile], pa.RecordBatchReader], file: Any) -> None:
+        # The traceback of an error keeps the names of this frame, so the file has none here.
+        self._reader: pa.RecordBatchReader | None = open_reader(_shared(file))
+        self.schema = self._reader.schema
+        _READERS.add(ref(self, _READERS.discard))
+
+    def __next__(self) -> pa.RecordBatch:
+        if self._reader is None:
+            raise StopIteration
+        return self._reader.read_next_batch()
+
+    def close(self) -> None:
+        """Yield no more."""
+        self._reader = None
+
+
+def _shared(file: Any) -> pa.PythonFile:
+    shared = _SharedFile(file)
+    _FILES.add(ref(shared, _FILES.discard))
+    return pa.PythonFile(shared, mode="r")
+
+
+# No WeakSet: its callback is Python, in which an error that ends a call is lost.
+_FILES, _READERS = set[ref[_SharedFile]](), set[ref[ThreadedReader]]()
+
+
+def _end_readers(deadline: float) -> None:
+    if not all(file.end(deadline) for file in _living(_FILES)):
+        return  # the end of a reader would wait for the storage
+    list(map(ThreadedReader.close, _living(_READERS)))
+    while _FILES and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def _living(known: set[ref[T]]) -> list[T]:
+    return [thing for thing in (one() for one in list(known)) if thing is not None]
+
+
 @atexit.register
 def _end_calls() -> None:
     """End the calls that run when the process ends, as after an error, and wait a moment for them.
@@ -135,10 +224,18 @@ def _end_calls() -> None:
     If the interpreter ends first, it also ends threads of Arrow that read through a file of Python, and Arrow
     waits for these forever.
     """
+    deadline = time.monotonic() + _SECONDS_AT_EXIT
     for thread in list(_CALLS):
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(SystemExit))
     wait(list(_CALLS.values()), _SECONDS_AT_EXIT)
+    _end_readers(deadline)
+
+
+def _forget_threads() -> None:
+    _CALLS.clear()
+    _FILES.clear()
+    _READERS.clear()
 
 
 if hasattr(os, "register_at_fork"):  # a child has none of the threads
-    os.register_at_fork(after_in_child=_CALLS.clear)
+    os.register_at_fork(after_in_child=_forget_threads)

@@ -135,6 +135,32 @@ def test_a_script_ends_at_an_error_though_threads_read_other_files(tmp_path):
     assert "0.csv, row 0: feature 'x' is NaN" in done.stderr.splitlines()[-1]
 
 
+ENDED_WHILE_ARROW_READS = """
+import sys, time
+import pyarrow.csv
+from streamgda.data.storage.threads import ThreadedReader
+
+class Slow:
+    closed = False
+    def read(self, n_bytes):
+        time.sleep(0.2)
+        return b"1,2\\n" * 1000
+    def tell(self):
+        return 0
+
+reader = ThreadedReader(pyarrow.csv.open_csv, Slow())
+next(reader)
+sys.exit(3)
+"""
+
+
+@pytest.mark.slow  # it imports everything anew
+def test_a_process_ends_though_arrow_reads_ahead():
+    command = [sys.executable, "-c", ENDED_WHILE_ARROW_READS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (3, "")
+
+
 # ---------------------------------------------------------------------- the threads
 
 

@@ -10,6 +10,7 @@ import copy
 import io
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow.json
 
 from streamgda.data.sources.files.planning import name_of_format
 from streamgda.data.sources.files.text_encodings import SingleByteEncoding
+from streamgda.data.storage.threads import ThreadedReader
 
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 """How texts are compressed whose names end so."""
@@ -77,7 +79,8 @@ def _csv(kind: ds.CsvFileFormat, file: pa.NativeFile, path: str, types: pa.Schem
     parse = kind.parse_options
     parse.invalid_row_handler = lambda _: "error"  # no hash could tell a handler from another one
     text = _CountedText(unpacked(file, path), read.encoding)
-    reader = pa.csv.open_csv(pa.PythonFile(text, mode="r"), read, parse, convert)
+    how = {"read_options": read, "parse_options": parse, "convert_options": convert}
+    reader = ThreadedReader(partial(pa.csv.open_csv, **how), text)
     named = not (read.column_names or read.autogenerate_column_names)
     n_before = read.skip_rows + named + read.skip_rows_after_names
     is_counted = not (parse.newlines_in_values or parse.escape_char)
@@ -102,12 +105,12 @@ def _json(kind: ds.JsonFileFormat, file: pa.NativeFile, path: str, types: pa.Sch
         parse.explicit_schema, parse.unexpected_field_behavior = types, "ignore"
     text = _ShallowText(unpacked(file, path), parse)
     try:
-        reader = pa.json.open_json(pa.PythonFile(text, mode="r"), read, parse)
+        reader = ThreadedReader(partial(pa.json.open_json, read_options=read, parse_options=parse), text)
     except pa.ArrowInvalid as error:
         if "Empty JSON" not in str(error):
             raise
         return Decoded(pa.schema([]), iter(()))  # of no lines, as Spark writes a partition without rows
-    return Decoded(reader.schema, iter(reader))
+    return Decoded(reader.schema, reader)
 
 
 def _feather(kind: ds.IpcFileFormat, file: pa.NativeFile, path: str, types: pa.Schema | None) -> Decoded:
