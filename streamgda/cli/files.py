@@ -86,10 +86,8 @@ def data_at(path: str) -> dict[str, Any] | None:
     if found is None or is_saved(found.stored):
         return None
     columns = pd.DataFrame({"column": found.schema.names, "type": map(str, found.schema.types)})
-    paths, rows = found.listing.files, found.count_rows()
-    return {"path": shown(path), "format": found.written_as, "files": len(paths), "rows": rows} | {
-        "columns": columns
-    }
+    sizes = {"files": len(found.listing.files), "rows": found.count_rows()}
+    return {"path": shown(path), "format": found.written_as, **sizes, "columns": columns}
 
 
 def _is_folder_of_others(path: str) -> bool:

@@ -115,8 +115,7 @@ class StatisticsLearner(BaseEstimator, ABC):
     @lru_cache(maxsize=64)
     def _get_param_names(cls) -> list[str]:
         """The names of the parameters, cached: reading the signature takes as long as learning a row."""
-        names: list[str] = super()._get_param_names()
-        return names
+        return list(super()._get_param_names())
 
     def __new__(cls, *args: Any, **params: Any) -> Self:
         """An estimator that `__init__` has not seen yet; TypeError for a parameter of an older version."""

@@ -139,8 +139,9 @@ def check_rows(
 def _validated_sparse(model: Any, X: Any, *, min_rows: int = 1) -> Any:
     """Sparse rows, which have no names of features, as scikit-learn takes them for a fitted model."""
     _check_n_features(model, X, reset=False)
-    options: dict[str, Any] = {"ensure_all_finite": False, "ensure_min_samples": min_rows}
-    return check_array(X, accept_sparse="csr", estimator=model, **options)
+    return check_array(
+        X, accept_sparse="csr", estimator=model, ensure_all_finite=False, ensure_min_samples=min_rows
+    )
 
 
 def _in_memory(
