@@ -18,7 +18,7 @@ from concurrent.futures import Executor, Future, wait
 from contextvars import copy_context
 from functools import partial
 from itertools import islice
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 from weakref import ref
 
@@ -66,6 +66,19 @@ class DaemonThreads(Executor):
                 threading.Thread(target=self._work, name=name, daemon=True).start()
         return future
 
+    def help(self) -> bool:
+        """Make the next call that waits for a thread, in the thread of the caller; False if there is none."""
+        try:
+            entry = self._calls.get_nowait()
+        except Empty:
+            return False
+        if entry is not None and entry[0].set_running_or_notify_cancel():
+            try:
+                entry[0].set_result(entry[1]())
+            except Exception as error:  # Ctrl-C is raised at once
+                entry[0].set_exception(error)
+        return True
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
         """Cancel the calls that have not begun, and let each thread end after its call."""
         with self._lock:
@@ -95,12 +108,17 @@ def wait_for(call: Callable[[], T]) -> T:
 
 
 def read_ahead(
-    read: Callable[[S], T], places: Iterable[S], n_ahead: int, n_threads: int | None = None
+    read: Callable[[S], T],
+    places: Iterable[S],
+    n_ahead: int,
+    n_threads: int | None = None,
+    *,
+    helps: bool = False,
 ) -> Generator[T]:
     """Yield what is read at some places, in order. Threads read at the next `n_ahead` places meanwhile.
 
-    There are `n_ahead` threads, unless `n_threads` is given. An error of reading a place is raised when the
-    turn of that place comes.
+    There are `n_ahead` threads, unless `n_threads` is given. Where the caller would wait, it reads too if it
+    `helps`. An error of reading a place is raised when the turn of that place comes.
     """
     if not n_ahead:
         yield from map(read, places)
@@ -113,6 +131,8 @@ def read_ahead(
                 waiting.extend(readers.submit(read, place) for place in islice(coming, room))
                 if not waiting:
                     return
+                while helps and not waiting[0].done() and readers.help():
+                    pass
                 yield waiting.popleft().result()
         finally:
             for future in waiting:

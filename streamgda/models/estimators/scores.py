@@ -42,7 +42,7 @@ T = TypeVar("T")
 RowValues = NDArray[np.generic]
 Positions = slice | NDArray[np.intp]
 
-_VALUES_PER_BLOCK = 1 << 17  # arrays of 1 MB; with smaller ones, threads wait for each other in Python
+_VALUES_PER_BLOCK = 1 << 18  # arrays of 2 MB; with smaller ones, threads wait for each other in Python
 _SCORES_PER_BLOCK = 1 << 18  # larger, since each block costs a Python step for each class
 # Rows of a block of many features. With fewer rows, products of matrices take a quarter longer.
 _FEWEST_OF_DISTANCES = 144

@@ -21,7 +21,8 @@ def in_threads(
 ) -> Iterator[T]:
     """Yield what a call makes of each value, in their order.
 
-    If there are several values, there are as many threads as BLAS may have here. So one number limits both,
+    If there are several values, there are as many threads as BLAS may have here; the caller's is one of them,
+    since a thread that only waits often takes Python's lock from those at work. So one number limits both,
     whether OMP_NUM_THREADS, threadpoolctl, joblib or Dask has set it, and a call in one of these threads
     starts no others. One value is left to the thread of the caller, and BLAS as it is.
 
@@ -30,7 +31,7 @@ def in_threads(
     call : callable
         Of one value. An error is raised when the turn of its value comes.
     values : iterable
-        The thread of the caller takes them from it, one more than there are threads at a time.
+        The thread of the caller takes them from it, two for each thread at a time.
     n_bytes_of : callable, optional
         About how large the result for a value is. If that for the first one is large, there are fewer
         threads, so that the results that they make at once take at most a gigabyte.
@@ -44,7 +45,8 @@ def in_threads(
     values = chain(first, values)
     del first  # else it stays in memory until the end
     with single_blas_thread():
-        yield from read_ahead(call, values, n_threads if n_threads > 1 else 0)
+        n_ahead = 2 * n_threads - 1 if n_threads > 1 else 0  # while one value takes long, others go on
+        yield from read_ahead(call, values, n_ahead, n_threads - 1, helps=True)
 
 
 def _n_cores() -> int:

@@ -24,8 +24,15 @@ def test_results_come_in_the_order_of_values(n_threads, n_values):
 def test_there_are_as_many_threads_as_blas_may_have():
     """Each call waits until three are at work, and would wait for ever beside one other."""
     at_work = threading.Barrier(3)
+
+    def call(_):
+        at_work.wait(60)
+        return threading.get_ident()
+
     with threadpool_limits(3, "blas"):
-        list(in_threads(lambda _: at_work.wait(60), range(6)))
+        threads = set(in_threads(call, range(6)))
+    assert len(threads) == 3
+    assert threading.get_ident() in threads
 
 
 def test_few_large_results_are_made_at_once():
