@@ -21,7 +21,7 @@ from streamgda.jobs.passes.accumulate import accumulate_splits
 PACKAGE = str(Path(streamgda.__file__).parent)
 
 
-def until(condition, seconds=60):
+def until(condition, seconds=300):
     """Wait until something holds."""
     end = time.monotonic() + seconds
     while not condition():
@@ -45,12 +45,12 @@ def interrupt(how, begun, work, *arguments):
     """Do some work in another process, and send that a signal as soon as the work has begun."""
     process = multiprocessing.get_context("forkserver").Process(target=work, args=arguments)
     process.start()
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not begun() and time.monotonic() < deadline:
         assert process.is_alive()
         time.sleep(0.01)
     os.kill(process.pid, how)
-    process.join(60)
+    process.join(300)
     assert process.exitcode not in (0, None)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from bench.object_store_stub import ObjectStore
 from streamgda import GaussianNB, scan_parquet
+from tests.interrupted import until
 
 WAITING = """
 import sys
@@ -54,8 +55,7 @@ def test_a_store_that_does_not_answer_is_not_waited_for(tmp_path, operation):
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
         )
         assert process.stdout.readline() == "waiting\n"
-        while not any(store.counts()[name] for name in ("GET", "HEAD", "LIST")):
-            time.sleep(0.01)
+        until(lambda: any(store.counts()[name] for name in ("GET", "HEAD", "LIST")))
         process.send_signal(signal.SIGINT)
         begun = time.monotonic()
         assert process.stdout.readline() == "interrupted\n"

@@ -112,6 +112,7 @@ def test_every_method_is_of_one_refresh(name, is_same, sources, tmp_path):
     end = time.monotonic() + SECONDS
     with learning(refresh):
         while time.monotonic() < end or not all(outcomes[who] for who in ("refreshed", "called")):
+            assert time.monotonic() < end + 300
             outcomes["called"] += unless_busy(CALLS[name], other, sources[0])
     for source in (sources[0], sources[2]):
         refreshed(other, source)

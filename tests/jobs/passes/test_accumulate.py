@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -21,6 +20,7 @@ from streamgda.data.sources.base import Source
 from streamgda.jobs.passes.accumulate import accumulate_splits
 from streamgda.jobs.passes.graph import _noting
 from tests.data.sources.test_wide_row_groups import rows_and_peak
+from tests.interrupted import until
 from tests.logged_filesystem import GatedHandler, NotingHandler
 from tests.strategies import KINDS
 
@@ -135,12 +135,11 @@ def test_a_worker_killed_in_the_middle_changes_nothing(folder, tmp_path, progres
     with ThreadPoolExecutor(1) as background, cluster, Client(cluster) as client:
         victim = client.run(os.getpid).popitem()[1]
         passing = background.submit(accumulate, slow, scheduler=client, progress=progress)
-        while len(log.read_text().splitlines()) < N_FILES + 3 and not passing.done():  # behind the footers
-            time.sleep(0.01)
+        until(lambda: len(log.read_text().splitlines()) >= N_FILES + 3)  # behind the footers
         os.kill(victim, signal.SIGKILL)
         assert not passing.done()
         gate.touch()
-        state = passing.result(timeout=60)
+        state = passing.result(timeout=300)
     assert state == expected
     assert state.n_rows == N_ROWS
 

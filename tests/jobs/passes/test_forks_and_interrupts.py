@@ -81,7 +81,7 @@ with lock:
 @pytest.mark.parametrize("lock", ["footers", "submission"])
 def test_a_forked_process_waits_for_no_thread_of_its_parent(lock):
     command = [sys.executable, "-W", "ignore", "-c", FORK_BESIDE_A_LOCK, lock]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=300)
 
 
 INTERRUPTED = """

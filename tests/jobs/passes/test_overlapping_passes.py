@@ -51,7 +51,7 @@ def test_ten_passes_at_once_tell_their_progress_and_leave_the_process_as_it_was(
             pool.submit(accumulate, source, rows_per_task=1, scheduler=where, progress=one.append)
             for one in told
         ]
-        states = [one.result(timeout=60) for one in passing]
+        states = [one.result(timeout=300) for one in passing]
     assert state_of_the_process() == before
     assert all(state == states[0] for state in states)
     for one in told:

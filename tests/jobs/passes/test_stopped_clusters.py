@@ -62,7 +62,7 @@ def test_a_pass_waits_for_workers_that_are_paused_or_not_there_and_says_so(sourc
             cluster.scale(0)
         assert not passing.done()
         cluster.scale(1)
-        assert passing.result(timeout=60).n_rows == 32
+        assert passing.result(timeout=300).n_rows == 32
 
 
 @pytest.mark.slow
@@ -77,7 +77,7 @@ def test_a_worker_that_stopped_to_answer_is_said(source, monkeypatch):
                 passing = background.submit(accumulate, source, scheduler=client)
         finally:
             os.kill(process, signal.SIGCONT)
-        assert passing.result(timeout=60).n_rows == 32
+        assert passing.result(timeout=300).n_rows == 32
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_what_dask_says_of_lost_work_comes_as_it_is(source):
         with Client(cluster.scheduler_address, set_as_default=False) as other:
             other.restart(wait_for_workers=False)
         with pytest.raises(CancelledError, match="scheduler-restart"):
-            passing.result(timeout=60)
+            passing.result(timeout=300)
     with pytest.raises(RuntimeError, match="the client is closed: connect a new one"):
         accumulate(source, scheduler=client)
 

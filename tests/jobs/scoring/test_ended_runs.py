@@ -195,7 +195,7 @@ def hold_writes(flags, how):
                 until((flags / "other-is-there").exists)
                 if how == "error":
                     raise ValueError("the first part cannot be scored")
-            until((flags / "go-on").exists, 300)
+            until((flags / "go-on").exists)
             try:
                 return write(self, part, *arguments)
             finally:
