@@ -124,7 +124,7 @@ class Statistics(Locked, ABC):
             raise
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"changes", "_made"}  # which other processes do not know
+        own = {"changes", "_made"}  # numbers and values of this process alone
         return {name: value for name, value in super().__getstate__().items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

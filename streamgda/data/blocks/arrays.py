@@ -178,7 +178,7 @@ def as_arrow(frame: Any, origin: str = "the frame") -> Any:
 
 def times_as_days(frame: Any) -> Any:
     """A frame whose dates, times and durations are numbers of days; as it is if it has none."""
-    kinds = set(column_types(frame))  # few, of many columns
+    kinds = set(column_types(frame))  # many columns have few types
     has_objects = np.dtype(object) in kinds and library_of(frame) == "pandas"
     if not any(map(is_time, kinds)) and not (has_objects and _has_times_among_objects(frame)):
         return frame

@@ -462,7 +462,7 @@ def _for_arrow(values: NDArray[Any]) -> NDArray[Any]:
 def _packing(array: zarr.Array[Any]) -> Packing | None:
     """How the values of an array are packed, if they are."""
     attributes = array.attrs.asdict()
-    # In format 2, xarray and netCDF's tools, which name the dimensions, say by it what stands for nothing.
+    # In format 2, xarray and the tools of netCDF mark missing values by the fill value. They name dimensions.
     says_fill = array.metadata.zarr_format == 2 and "_ARRAY_DIMENSIONS" in attributes
     try:
         return Packing.of(array.dtype, attributes, array.fill_value if says_fill else None)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SURE = 0.0027  # one in 370: how often chance passes three standard errors of a normal distribution
 
-_TIMES = 3  # the divergence that chance gives on average
+_MEANS_BY_CHANCE = 3  # how many times its mean a divergence may be by chance
 
 _COLUMNS = ["class", "rows", "shift", "feature", "divergence", "prior before", "prior", "share shift"]
 
@@ -598,4 +598,4 @@ def _divergence_by_chance(
     a = features * d * sum(c * n for c, n in terms) ** 2 / sum(c**2 * n for c, n in terms)
     b = least - d + 1
     quantile = float(fdtri(a, b, 1 - _SURE)) * (b - 2) / b
-    return mean, max(_TIMES, quantile) * mean
+    return mean, max(_MEANS_BY_CHANCE, quantile) * mean

@@ -56,7 +56,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     }
     predictive = "plugin"
 
-    # The parameters of all classifiers. An annotation here takes a place among those by position, too.
+    # The parameters of all classifiers. An attribute with an annotation above would be one by position.
     _: KW_ONLY
     missing: MissingRows = "raise"
     exact: bool = False

@@ -540,7 +540,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         """What the model needs of statistics, copied."""
         narrowed = statistics.by_label().narrowed(self.required_statistics())
         if statistics.schema_of_rows is not statistics.schema and not self.maps_rows:
-            narrowed.rule = None  # a model of the mapped rows
+            narrowed.rule = None  # the rows that the model predicts are mapped already
         return narrowed
 
     def typical_row(self) -> NDArray[np.float64]:
