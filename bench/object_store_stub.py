@@ -148,7 +148,7 @@ class Server(ThreadingHTTPServer):
 
     def control(self, what: str, given: Any) -> Any:
         """Answer what `ObjectStore` asks."""
-        deadline = time.monotonic() + 1
+        deadline = time.monotonic() + 30
         while what in {"counts", "requests"} and self.at_once and time.monotonic() < deadline:
             time.sleep(0.001)  # a client may have its answer before it is noted
         with self.lock:
@@ -166,6 +166,14 @@ class Server(ThreadingHTTPServer):
         end, enough = time.monotonic() + self.settings["latency"], self.settings["at_once"]
         while (left := end - time.monotonic()) > 0 and not 0 < enough <= self.counts["most_at_once"]:
             time.sleep(min(left, 0.01) if enough else left)
+
+    def stall(self) -> None:
+        """Let a request go unanswered. Whoever asks for counts does not wait until it is noted."""
+        with self.lock:
+            self.at_once -= 1
+        time.sleep(self.settings["stall"])
+        with self.lock:
+            self.at_once += 1
 
     def fault(self, operation: str) -> str:
         """What goes wrong with this request, if anything."""
@@ -221,7 +229,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.wait()
             self.fault = self.server.fault(self.operation)
             if self.fault == "stall":
-                time.sleep(self.server.settings["stall"])
+                self.server.stall()
                 self.close_connection = True
             elif self.fault == "fail":
                 self._error(503, "SlowDown")
