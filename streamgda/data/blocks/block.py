@@ -245,7 +245,15 @@ class Block:
 
     def are_finite(self) -> NDArray[np.bool_]:
         """Which rows have neither NaN nor infinity."""
-        return _finite_rows(self.features)
+        features = self.features
+        if isinstance(features, np.ndarray):
+            return np.asarray(np.isfinite(features).all(axis=1))
+        if isinstance(features, SparseRows):
+            return features.are_finite()
+        finite = np.isfinite(features[0])
+        for column in _numbers(features)[1:]:
+            finite &= np.isfinite(column)
+        return finite
 
     def split_at(self, size: int) -> tuple[Block, Block | None]:
         """At most so many of the first rows, with the `n_dropped` of all; and the rest, or None."""
@@ -298,7 +306,7 @@ class Block:
             Always. The message names the first NaN or infinity. If there is none, the features or the weights
             are so large that sums of the powers exceed float64.
         """
-        finite = _finite_rows(self.features)
+        finite = self.are_finite()
         if finite.all():
             raise ValueError(
                 f"the features or their weights are too large: their {powers} exceed float64 in the rows "
@@ -402,7 +410,7 @@ def cut_into_blocks(
 
 def without_missing(block: Block, beside: dict[str, Any], missing: Missing) -> tuple[Block, dict[str, Any]]:
     """A block and the columns beside it, without the rows that ``missing="drop"`` leaves out."""
-    if missing != "drop" or (complete := _finite_rows(block.features)).all():
+    if missing != "drop" or (complete := block.are_finite()).all():
         return block, beside
     rows = np.flatnonzero(complete)
     left = replace(block.take(rows), n_dropped=len(complete) - len(rows))
@@ -412,7 +420,7 @@ def without_missing(block: Block, beside: dict[str, Any], missing: Missing) -> t
 def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missing) -> Block:
     blank = np.zeros(len(block.codes), dtype=np.bool_) if unlabelled is None else unlabelled
     if missing == "drop":
-        blank = blank | ~_finite_rows(block.features)
+        blank = blank | ~block.are_finite()
         blank = blank if block.weights is None else blank | np.isnan(block.weights)
     if block.weights is not None:
         blank = blank & (block.weights != 0)  # a row of weight zero is left out, but not counted as dropped
@@ -456,18 +464,6 @@ def _columns(features: Features) -> Sequence[Column]:
 def _numbers(features: Features) -> Sequence[Column]:
     """The columns of numbers: only there can a value be missing or infinite."""
     return features.numbers if isinstance(features, MadeColumns) else _columns(features)
-
-
-def _finite_rows(features: Features) -> NDArray[np.bool_]:
-    """Which rows have neither NaN nor infinity."""
-    if isinstance(features, np.ndarray):
-        return np.asarray(np.isfinite(features).all(axis=1))
-    if isinstance(features, SparseRows):
-        return features.are_finite()
-    finite = np.isfinite(features[0])
-    for column in _numbers(features)[1:]:
-        finite &= np.isfinite(column)
-    return finite
 
 
 # ---------------------------------------------------------------------- folds
