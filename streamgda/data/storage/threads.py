@@ -22,8 +22,6 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 from weakref import ref
 
-import pyarrow as pa
-
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -185,7 +183,7 @@ class _SharedFile:
         return True
 
 
-class ThreadedReader(Iterator[pa.RecordBatch]):
+class ThreadedReader(Iterator[Any]):
     """Batches that Arrow decodes from a file of Python, which it reads by threads of its own.
 
     These threads read ahead, and may be the last to free the file. Python ends a process at once if another
@@ -195,17 +193,19 @@ class ThreadedReader(Iterator[pa.RecordBatch]):
     ----------
     open_reader : callable
         Takes a `pyarrow.PythonFile`, and returns a reader of Arrow.
+    arrow_file : type
+        `pyarrow.PythonFile`: this module does without pyarrow, as the numerical core imports it.
     file : object
         With the methods `read`, `tell` and `close`.
     """
 
-    def __init__(self, open_reader: Callable[[pa.PythonFile], pa.RecordBatchReader], file: Any) -> None:
+    def __init__(self, open_reader: Callable[[Any], Any], arrow_file: Callable[..., Any], file: Any) -> None:
         # The traceback of an error keeps the names of this frame, so the file has none here.
-        self._reader: pa.RecordBatchReader | None = open_reader(_shared(file))
+        self._reader: Any = open_reader(arrow_file(_shared(file), mode="r"))
         self.schema = self._reader.schema
         _READERS.add(ref(self, _READERS.discard))
 
-    def __next__(self) -> pa.RecordBatch:
+    def __next__(self) -> Any:
         if self._reader is None:
             raise StopIteration
         return self._reader.read_next_batch()
@@ -215,10 +215,10 @@ class ThreadedReader(Iterator[pa.RecordBatch]):
         self._reader = None
 
 
-def _shared(file: Any) -> pa.PythonFile:
+def _shared(file: Any) -> _SharedFile:
     shared = _SharedFile(file)
     _FILES.add(ref(shared, _FILES.discard))
-    return pa.PythonFile(shared, mode="r")
+    return shared
 
 
 # No WeakSet: its callback is Python, in which an error that ends a call is lost.

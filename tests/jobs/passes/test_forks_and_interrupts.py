@@ -148,7 +148,7 @@ class Slow:
     def tell(self):
         return 0
 
-reader = ThreadedReader(pyarrow.csv.open_csv, Slow())
+reader = ThreadedReader(pyarrow.csv.open_csv, pyarrow.PythonFile, Slow())
 next(reader)
 sys.exit(3)
 """

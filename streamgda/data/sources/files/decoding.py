@@ -80,7 +80,7 @@ def _csv(kind: ds.CsvFileFormat, file: pa.NativeFile, path: str, types: pa.Schem
     parse.invalid_row_handler = lambda _: "error"  # no hash could tell a handler from another one
     text = _CountedText(unpacked(file, path), read.encoding)
     how = {"read_options": read, "parse_options": parse, "convert_options": convert}
-    reader = ThreadedReader(partial(pa.csv.open_csv, **how), text)
+    reader = ThreadedReader(partial(pa.csv.open_csv, **how), pa.PythonFile, text)
     named = not (read.column_names or read.autogenerate_column_names)
     n_before = read.skip_rows + named + read.skip_rows_after_names
     is_counted = not (parse.newlines_in_values or parse.escape_char)
@@ -105,7 +105,8 @@ def _json(kind: ds.JsonFileFormat, file: pa.NativeFile, path: str, types: pa.Sch
         parse.explicit_schema, parse.unexpected_field_behavior = types, "ignore"
     text = _ShallowText(unpacked(file, path), parse)
     try:
-        reader = ThreadedReader(partial(pa.json.open_json, read_options=read, parse_options=parse), text)
+        opened = partial(pa.json.open_json, read_options=read, parse_options=parse)
+        reader = ThreadedReader(opened, pa.PythonFile, text)
     except pa.ArrowInvalid as error:
         if "Empty JSON" not in str(error):
             raise
