@@ -271,7 +271,8 @@ class RowScores:
             out = result[self.positions]
             log_priors = self.finalised.log_priors
             scores = self._computed(self.gaussians.posterior_scores, self.rows, log_priors, out)
-            write_posteriors(self._calibrated(scores), out)
+            if not write_posteriors(scores, out, self.finalised.temperature):
+                self._calibrated(out)  # raises the error of the first row whose posteriors are NaN
         else:
             result[self.positions] = self.probabilities
 

@@ -143,8 +143,10 @@ def test_what_is_imputed_besides(model):
 
 @pytest.mark.parametrize("model", [GaussianNB, QuadraticDiscriminantAnalysis])
 def test_a_row_too_far_to_tell_its_class_is_named(model):
-    with pytest.raises(ValueError, match="row 1 is too far from the classes"):
-        fitted(model).impute([[1, 2, 3, np.nan], [1e200, 2, 3, np.nan]])
+    fitted_model = fitted(model)
+    for predict in fitted_model.impute, fitted_model.predict, fitted_model.predict_proba:
+        with pytest.raises(ValueError, match="row 1 is too far from the classes"):
+            predict([[1, 2, 3, 4], [1e200, 2, 3, np.nan if predict == fitted_model.impute else 4]])
 
 
 def test_a_feature_that_others_determine_is_recovered():
