@@ -13,13 +13,13 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Executor, Future, wait
 from contextvars import copy_context
 from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import ref
 
 S = TypeVar("S")
@@ -154,24 +154,37 @@ def _run(future: Future[Any], call: Callable[[], Any]) -> None:
 # ---------------------------------------------------------------------- files that other threads read
 
 
-class _SharedFile:
-    """A file that threads of a library read. Only the library holds it."""
+class SharedFile:
+    """A file for threads of a library. Nothing else refers to it, so it is freed when they have let it go.
+
+    Python ends a process at once if such a thread reads or frees the file when the interpreter has ended. So
+    at exit the file gives no more bytes, and its end is waited for.
+
+    Parameters
+    ----------
+    file : object
+        With the methods `read`, `tell` and `close`.
+    """
 
     closed = False
 
     def __init__(self, file: Any) -> None:
         self._file, self._lock = file, threading.Lock()
+        _FILES.add(ref(self, _FILES.discard))
 
     def read(self, n_bytes: int) -> bytes:
+        """Read the next bytes."""
         with self._lock:
             content: bytes = self._file.read(n_bytes)
             return content
 
     def tell(self) -> int:
+        """The place in the file."""
         place: int = self._file.tell()
         return place
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def end(self, deadline: float) -> bool:
@@ -183,52 +196,28 @@ class _SharedFile:
         return True
 
 
-class ThreadedReader(Iterator[Any]):
-    """Batches that Arrow decodes from a file of Python, which it reads by threads of its own.
-
-    These threads read ahead, and may be the last to free the file. Python ends a process at once if another
-    thread asks for the interpreter when that has ended. So the reader is closed before.
-
-    Parameters
-    ----------
-    open_reader : callable
-        Takes a `pyarrow.PythonFile`, and returns a reader of Arrow.
-    arrow_file : type
-        `pyarrow.PythonFile`: this module does without pyarrow, as the numerical core imports it.
-    file : object
-        With the methods `read`, `tell` and `close`.
-    """
-
-    def __init__(self, open_reader: Callable[[Any], Any], arrow_file: Callable[..., Any], file: Any) -> None:
-        # The traceback of an error keeps the names of this frame, so the file has none here.
-        self._reader: Any = open_reader(arrow_file(_shared(file), mode="r"))
-        self.schema = self._reader.schema
-        _READERS.add(ref(self, _READERS.discard))
-
-    def __next__(self) -> Any:
-        if self._reader is None:
-            raise StopIteration
-        return self._reader.read_next_batch()
+class Closable(Protocol):
+    """What can be closed."""
 
     def close(self) -> None:
-        """Yield no more."""
-        self._reader = None
+        """Let go of what was opened."""
 
 
-def _shared(file: Any) -> _SharedFile:
-    shared = _SharedFile(file)
-    _FILES.add(ref(shared, _FILES.discard))
-    return shared
+def close_at_exit(reader: Closable) -> None:
+    """Close the reader of a `SharedFile` at exit, unless it is gone by then."""
+    _READERS.add(ref(reader, _READERS.discard))
 
 
 # No WeakSet: its callback is Python, in which an error that ends a call is lost.
-_FILES, _READERS = set[ref[_SharedFile]](), set[ref[ThreadedReader]]()
+_FILES, _READERS = set[ref[SharedFile]](), set[ref[Closable]]()
 
 
 def _end_readers(deadline: float) -> None:
     if not all(file.end(deadline) for file in _living(_FILES)):
         return  # the end of a reader would wait for the storage
-    list(map(ThreadedReader.close, _living(_READERS)))
+    for reader in _living(_READERS):
+        reader.close()
+        del reader  # which may be the last that refers to a file
     while _FILES and time.monotonic() < deadline:
         time.sleep(0.001)
 

@@ -137,19 +137,18 @@ def test_a_script_ends_at_an_error_though_threads_read_other_files(tmp_path):
 
 ENDED_WHILE_ARROW_READS = """
 import sys, time
-import pyarrow.csv
-from streamgda.data.storage.threads import ThreadedReader
+import pyarrow as pa
+from pyarrow.dataset import CsvFileFormat
+from streamgda.data.sources.files.decoding import decode_file
 
 class Slow:
     closed = False
     def read(self, n_bytes):
         time.sleep(0.2)
         return b"1,2\\n" * 1000
-    def tell(self):
-        return 0
 
-reader = ThreadedReader(pyarrow.csv.open_csv, pyarrow.PythonFile, Slow())
-next(reader)
+batches = decode_file(CsvFileFormat(), pa.PythonFile(Slow(), mode="r"), "rows.csv").batches
+next(batches)
 sys.exit(3)
 """
 

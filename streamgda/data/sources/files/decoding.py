@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ import pyarrow.json
 
 from streamgda.data.sources.files.planning import name_of_format
 from streamgda.data.sources.files.text_encodings import SingleByteEncoding
-from streamgda.data.storage.threads import ThreadedReader
+from streamgda.data.storage.threads import SharedFile, close_at_exit
 
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 """How texts are compressed whose names end so."""
@@ -80,7 +80,7 @@ def _csv(kind: ds.CsvFileFormat, file: pa.NativeFile, path: str, types: pa.Schem
     parse.invalid_row_handler = lambda _: "error"  # no hash could tell a handler from another one
     text = _CountedText(unpacked(file, path), read.encoding)
     how = {"read_options": read, "parse_options": parse, "convert_options": convert}
-    reader = ThreadedReader(partial(pa.csv.open_csv, **how), pa.PythonFile, text)
+    reader = _TextReader(partial(pa.csv.open_csv, **how), text)
     named = not (read.column_names or read.autogenerate_column_names)
     n_before = read.skip_rows + named + read.skip_rows_after_names
     is_counted = not (parse.newlines_in_values or parse.escape_char)
@@ -105,8 +105,7 @@ def _json(kind: ds.JsonFileFormat, file: pa.NativeFile, path: str, types: pa.Sch
         parse.explicit_schema, parse.unexpected_field_behavior = types, "ignore"
     text = _ShallowText(unpacked(file, path), parse)
     try:
-        opened = partial(pa.json.open_json, read_options=read, parse_options=parse)
-        reader = ThreadedReader(opened, pa.PythonFile, text)
+        reader = _TextReader(partial(pa.json.open_json, read_options=read, parse_options=parse), text)
     except pa.ArrowInvalid as error:
         if "Empty JSON" not in str(error):
             raise
@@ -164,6 +163,25 @@ def unpacked(file: pa.NativeFile, path: str) -> pa.NativeFile:
     """The bytes of a text, which may be compressed, as its name tells."""
     codec = next((codec for end, codec in CODECS.items() if path.endswith(end)), None)
     return file if codec is None else pa.CompressedInputStream(file, codec)
+
+
+class _TextReader(Iterator[pa.RecordBatch]):
+    """The batches of a text, which Arrow reads ahead by threads of its own."""
+
+    def __init__(self, open_text: Callable[[pa.PythonFile], pa.RecordBatchReader], text: _Text) -> None:
+        # The traceback of an error keeps the names of this frame, so the file has none here.
+        self._reader: pa.RecordBatchReader | None = open_text(pa.PythonFile(SharedFile(text), mode="r"))
+        self.schema = self._reader.schema
+        close_at_exit(self)
+
+    def __next__(self) -> pa.RecordBatch:
+        if self._reader is None:
+            raise StopIteration
+        return self._reader.read_next_batch()
+
+    def close(self) -> None:
+        """Yield no more."""
+        self._reader = None
 
 
 class _Text:
