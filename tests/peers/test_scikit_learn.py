@@ -240,7 +240,7 @@ def test_components_within_the_classes_are_white_and_named():
 
 def test_projecting_float32_rows_holds_no_float64_copy_of_them():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60_000, 50)).astype(np.float32), np.arange(60_000) % 2
+    X, y = rng.normal(size=(150_000, 50)).astype(np.float32), np.arange(150_000) % 2
     fitted = LinearDiscriminantAnalysis().fit(X, y)
     wide = LinearDiscriminantAnalysis().fit(X.astype(np.float64), y)
     expected = ((X - wide.xbar_) @ wide.scalings_).astype(np.float32)
