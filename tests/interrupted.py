@@ -29,12 +29,13 @@ def until(condition, seconds=300):
         time.sleep(0.01)
 
 
-def let_pass(method, n):
-    """A method that does its work n times, and then waits for the end of its process."""
+def let_pass(method, n, mark=os.devnull):
+    """A method that does its work n times, and then makes a file and waits for the end of its process."""
     calls = itertools.count()
 
     def first_calls(*arguments):
         if next(calls) >= n:
+            Path(mark).touch()
             threading.Event().wait()
         return method(*arguments)
 

@@ -105,7 +105,7 @@ def _show(meta: Mapping[str, Any], message: Warning | str, *_: Any, **__: Any) -
 
 
 def attempt(call: Callable[[], Any]) -> tuple[Any, str | None]:
-    """What a call returns, and the message of its error."""
+    """What a call returns and None, or None and the message of its error."""
     try:
         return call(), None
     except (ValueError, OSError) as error:

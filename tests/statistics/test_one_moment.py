@@ -431,7 +431,7 @@ def test_what_a_signal_raises_while_a_fork_waits_is_raised_after_it(number, monk
             if child == 0:
                 os._exit(0)
             time.sleep(60)
-        if child:  # or the error came before the name
+        if child:  # None if the error came before it was set
             os.waitpid(child, 0)
         assert time.monotonic() - start < 60
         assert signal.getsignal(number) is tell

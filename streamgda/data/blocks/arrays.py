@@ -619,7 +619,8 @@ def real(values: NDArray[Any], name: str) -> NDArray[Any]:
             raise TypeError("they are not real numbers")
         return _without_na(values).astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        has_times = values.dtype.kind in "mM" or any(isinstance(value, _TIMES) for value in values.flat)
+        known = _without_na(values).flat  # NaT is a datetime too
+        has_times = values.dtype.kind in "mM" or any(isinstance(value, _TIMES) for value in known)
         remedy = ". Give times as numbers of days, or in a data frame, where they are learnt as such"
         raise ValueError(
             f"{name} must hold real numbers; got {values.dtype}: {error}{remedy * has_times}"

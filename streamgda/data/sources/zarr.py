@@ -225,7 +225,10 @@ class ZarrSource(ScorableSource):
         types = [pa.list_(_arrow_type(rows), rows.shape[1]), *map(_arrow_type, others)]
         return pa.schema(zip((self.features, *self.beside), types, strict=False))
 
-    beside = property(lambda rows: tuple(filter(None, (rows.target, rows.weight))))
+    @property
+    def beside(self) -> tuple[str, ...]:  # type: ignore[override]  # a field of other sources
+        """The names of the arrays of labels and weights."""
+        return tuple(name for name in (self.target, self.weight) if name is not None)
 
     @property
     def origin(self) -> str:

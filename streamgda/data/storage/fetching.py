@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.reading import Range, RangedFile, ReadRange, Request, open_whole, reader_of
 from streamgda.data.storage.retries import storing
+from streamgda.data.storage.threads import ENDING
 from streamgda.data.storage.versions import Version
 
 BYTES_TOGETHER = 1 << 26
@@ -114,10 +115,14 @@ def fetch_ahead(splits: Iterable[Any]) -> Iterator[Any]:
     """Yield splits in order. While one is read, the next ones are fetched: at most 16, and 64 MB of them."""
     waiting, n_bytes = deque[Any](), 0
     for split in splits:
+        if ENDING.is_set():
+            raise SystemExit
         while waiting and (len(waiting) >= _AHEAD or n_bytes + split.n_to_fetch > BYTES_TOGETHER):
             n_bytes -= waiting[0].n_to_fetch
             yield waiting.popleft()
         waiting.append(split.fetched())
         n_bytes += split.n_to_fetch
     while waiting:
+        if ENDING.is_set():
+            raise SystemExit
         yield waiting.popleft()

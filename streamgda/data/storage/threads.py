@@ -7,14 +7,14 @@ A storage that does not answer may keep a thread for a minute. Python joins the 
 from __future__ import annotations
 
 import atexit
-import ctypes
 import io
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, wait
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from itertools import islice
@@ -25,8 +25,10 @@ from weakref import ref
 S = TypeVar("S")
 T = TypeVar("T")
 
-_CALLS: dict[int, Future[Any]] = {}
-"""The calls that run, by the identifier of their thread."""
+ENDING = threading.Event()
+"""Set when the process ends."""
+
+_CALLS = set[Future[Any]]()  # that run
 
 _SECONDS_AT_EXIT = 2.0
 
@@ -70,7 +72,10 @@ class DaemonThreads(Executor):
             entry = self._calls.get_nowait()
         except Empty:
             return False
-        if entry is not None and entry[0].set_running_or_notify_cancel():
+        if entry is None:
+            self._calls.put(None)  # for the threads
+            return False
+        if entry[0].set_running_or_notify_cancel():
             try:
                 entry[0].set_result(entry[1]())
             except Exception as error:  # Ctrl-C is raised at once
@@ -115,8 +120,8 @@ def read_ahead(
 ) -> Generator[T]:
     """Yield what is read at some places, in order. Threads read at the next `n_ahead` places meanwhile.
 
-    There are `n_ahead` threads, unless `n_threads` is given. Where the caller would wait, it reads too if it
-    `helps`. An error of reading a place is raised when the turn of that place comes.
+    There are `n_ahead` threads, unless `n_threads` is given. With `helps`, the caller reads too while it
+    would wait. An error of reading a place is raised when the turn of that place comes.
     """
     if not n_ahead:
         yield from map(read, places)
@@ -140,7 +145,7 @@ def read_ahead(
 def _run(future: Future[Any], call: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
-    _CALLS[threading.get_ident()] = future
+    _CALLS.add(future)
     try:
         result = call()
     except BaseException as error:  # which `future.result` raises
@@ -148,7 +153,7 @@ def _run(future: Future[Any], call: Callable[[], Any]) -> None:
     else:
         future.set_result(result)
     finally:
-        _CALLS.pop(threading.get_ident(), None)
+        _CALLS.discard(future)
 
 
 # ---------------------------------------------------------------------- files that other threads read
@@ -157,13 +162,15 @@ def _run(future: Future[Any], call: Callable[[], Any]) -> None:
 class SharedFile:
     """A file for threads of a library. Nothing else refers to it, so it is freed when they have let it go.
 
-    Python ends a process at once if such a thread reads or frees the file when the interpreter has ended. So
-    at exit the file gives no more bytes, and its end is waited for.
+    If such a thread reads or frees the file when the interpreter has ended, Python aborts the process, or it
+    never ends. So at exit the file gives no more bytes, and the process waits a moment until it is freed.
+    What reads the file does so in a block of `ending_at_exit`, or it would take the end of the bytes for the
+    end of the file.
 
     Parameters
     ----------
     file : object
-        With the methods `read`, `tell` and `close`.
+        With the methods `read` and `tell`.
     """
 
     closed = False
@@ -174,9 +181,12 @@ class SharedFile:
 
     def read(self, n_bytes: int) -> bytes:
         """Read the next bytes."""
-        with self._lock:
-            content: bytes = self._file.read(n_bytes)
-            return content
+        try:
+            with self._lock:
+                content: bytes = self._file.read(n_bytes)
+                return content
+        finally:
+            del self  # the traceback of an error keeps the names of this frame
 
     def tell(self) -> int:
         """The place in the file."""
@@ -184,8 +194,7 @@ class SharedFile:
         return place
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Do nothing, as who has opened the file closes it."""
 
     def end(self, deadline: float) -> bool:
         """Give no more bytes; False if the storage does not answer before a moment of `time.monotonic`."""
@@ -203,23 +212,23 @@ class Closable(Protocol):
         """Let go of what was opened."""
 
 
+@contextmanager
+def ending_at_exit() -> Iterator[None]:
+    """End the thread after a block if the process ends, as shared files are cut off then."""
+    try:
+        yield
+    finally:
+        if ENDING.is_set():
+            raise SystemExit
+
+
 def close_at_exit(reader: Closable) -> None:
     """Close the reader of a `SharedFile` at exit, unless it is gone by then."""
     _READERS.add(ref(reader, _READERS.discard))
 
 
-# No WeakSet: its callback is Python, in which an error that ends a call is lost.
+# No WeakSet: its callback is Python, in which the process may end before the file is freed.
 _FILES, _READERS = set[ref[SharedFile]](), set[ref[Closable]]()
-
-
-def _end_readers(deadline: float) -> None:
-    if not all(file.end(deadline) for file in _living(_FILES)):
-        return  # the end of a reader would wait for the storage
-    for reader in _living(_READERS):
-        reader.close()
-        del reader  # which may be the last that refers to a file
-    while _FILES and time.monotonic() < deadline:
-        time.sleep(0.001)
 
 
 def _living(known: set[ref[T]]) -> list[T]:
@@ -233,11 +242,18 @@ def _end_calls() -> None:
     If the interpreter ends first, it also ends threads of Arrow that read through a file of Python, and Arrow
     waits for these forever.
     """
+    readers = _living(_READERS)  # so that they are freed by no other thread
+    ENDING.set()
     deadline = time.monotonic() + _SECONDS_AT_EXIT
-    for thread in list(_CALLS):
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(SystemExit))
-    wait(list(_CALLS.values()), _SECONDS_AT_EXIT)
-    _end_readers(deadline)
+    have_ended = [file.end(deadline) for file in _living(_FILES)]
+    wait(list(_CALLS), _SECONDS_AT_EXIT)
+    if not all(have_ended):
+        return  # the end of a reader would wait for the storage
+    for reader in readers:
+        reader.close()
+    deadline = time.monotonic() + _SECONDS_AT_EXIT
+    while _FILES and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def _forget_threads() -> None:

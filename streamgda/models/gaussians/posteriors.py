@@ -64,7 +64,7 @@ def posteriors(scores: Array) -> Array:
 def write_posteriors(scores: Array, out: Array, temperature: float = 1.0) -> bool:
     """Write the posteriors of scores / temperature to `out` (n, K), which may be the scores.
 
-    Returns whether each row has a finite score. Otherwise its posteriors are NaN.
+    Return whether each row has a finite score. The posteriors of a row without one are NaN.
     """
     step, are_numbers = max(1, _VALUES_AT_ONCE // scores.shape[1]), True
     for start in range(0, len(scores), step):

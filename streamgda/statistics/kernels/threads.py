@@ -21,10 +21,10 @@ def in_threads(
 ) -> Iterator[T]:
     """Yield what a call makes of each value, in their order.
 
-    If there are several values, there are as many threads as BLAS may have here; the caller's is one of them,
-    since a thread that only waits often takes Python's lock from those at work. So one number limits both,
+    If there are several values, there are as many threads as BLAS may have here. So one number limits both,
     whether OMP_NUM_THREADS, threadpoolctl, joblib or Dask has set it, and a call in one of these threads
-    starts no others. One value is left to the thread of the caller, and BLAS as it is.
+    starts no others. The caller's thread is one of them: a thread that only waits often takes Python's lock
+    from those at work. One value is left to the thread of the caller, and BLAS as it is.
 
     Parameters
     ----------
@@ -34,7 +34,8 @@ def in_threads(
         The thread of the caller takes them from it, two for each thread at a time.
     n_bytes_of : callable, optional
         About how large the result for a value is. If that for the first one is large, there are fewer
-        threads, so that the results that they make at once take at most a gigabyte.
+        threads: the results that they make take at most a gigabyte, and those that wait for their turn
+        another.
     """
     values = iter(values)
     first = list(islice(values, 2))

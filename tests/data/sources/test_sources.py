@@ -915,6 +915,8 @@ def test_arrays_that_cannot_serve(tmp_path):
             {"target": "z"},
             "there is no array 'z'; there are 'X', 'complex', 'nothing', 'short', 'w', 'words', 'y'",
         ),
+        ({"target": ""}, "there is no array ''"),
+        ({"weight": ""}, "there is no array ''"),
         ({"target": "short"}, "'short' is \\(3,\\)"),
         ({"target": "X"}, "must be arrays of their own"),
         ({"features": "w"}, rf"must be \(n_rows, n_features\) and the others \(n_rows,\); 'w' is \({N},\)"),

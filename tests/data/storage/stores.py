@@ -14,7 +14,7 @@ def let_libraries_find(endpoint, monkeypatch):
 
 
 def arrow(store, **options):
-    options = {"connect_timeout": 60, "request_timeout": 60, **options}  # seconds, not three: it asks once
+    options = {"connect_timeout": 60, "request_timeout": 60, **options}  # seconds; it asks once
     return pafs.S3FileSystem(endpoint_override=store.endpoint, **CREDENTIALS, **options)
 
 

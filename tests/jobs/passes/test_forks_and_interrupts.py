@@ -136,28 +136,44 @@ def test_a_script_ends_at_an_error_though_threads_read_other_files(tmp_path):
 
 
 ENDED_WHILE_ARROW_READS = """
-import sys, time
+import sys, threading, time
 import pyarrow as pa
-from pyarrow.dataset import CsvFileFormat
+from pyarrow.dataset import CsvFileFormat, JsonFileFormat
 from streamgda.data.sources.files.decoding import decode_file
 
 class Slow:
     closed = False
     def read(self, n_bytes):
-        time.sleep(0.2)
-        return b"1,2\\n" * 1000
+        time.sleep(0.05)
+        return b"".join(b'{"x": %d}\\n' % k for k in range(n_bytes // 20))
 
-batches = decode_file(CsvFileFormat(), pa.PythonFile(Slow(), mode="r"), "rows.csv").batches
-next(batches)
+def read():
+    batches = decode_file(formats[sys.argv[1]], pa.PythonFile(Slow(), mode="r"), "rows").batches
+    next(batches)
+    begun.set()
+    if sys.argv[2] == "beside":
+        for _ in batches:
+            pass
+        print("complete")
+
+formats, begun = {"csv": CsvFileFormat(), "json": JsonFileFormat()}, threading.Event()
+if sys.argv[2] == "beside":
+    threading.Thread(target=read, daemon=True).start()
+    begun.wait()
+else:
+    read()
 sys.exit(3)
 """
 
 
 @pytest.mark.slow  # it imports everything anew
-def test_a_process_ends_though_arrow_reads_ahead():
-    command = [sys.executable, "-c", ENDED_WHILE_ARROW_READS]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (3, "")
+@pytest.mark.parametrize("where", ["alone", "beside"])
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_a_process_ends_though_arrow_reads_ahead(kind, where):
+    """A thread that reads beside it does not take what it has read for the whole file."""
+    command = [sys.executable, "-c", ENDED_WHILE_ARROW_READS, kind, where]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
 
 
 # ---------------------------------------------------------------------- the threads

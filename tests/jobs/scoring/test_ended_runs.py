@@ -22,6 +22,7 @@ from tests.interrupted import until, wait_for_threads
 from tests.jobs.scoring.conftest import NAMES, check, read
 
 OUTPUTS = {"out": ParquetOutput, "out.zarr": ZarrOutput}
+INTERRUPTED = threading.Event()
 STEPS = {"write": None, "put": (Output, "put"), "rename": (pathlib.Path, "replace")}
 
 
@@ -40,8 +41,23 @@ def contents(out):
     return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
+@pytest.fixture(autouse=True)
+def noted_interrupts():
+    def note(*_):
+        INTERRUPTED.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt_main():
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    """Send Ctrl-C until Python has seen it: just before a thread waits, it does not wake it."""
+    INTERRUPTED.clear()
+    while not INTERRUPTED.is_set():
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        INTERRUPTED.wait(1)
 
 
 class Run:
@@ -50,8 +66,7 @@ class Run:
     def __init__(self, monkeypatch, output, how, step):
         self.how, self.is_on = how, True
         self.waiting, self.gone_on = threading.Event(), threading.Event()
-        self.waited, self.left = itertools.count(), itertools.count()
-        self.n_waited = self.n_left = 0
+        self.waited, self.left = [], []
         monkeypatch.setattr(output, "write", self.ending(output.write, waits=step == "write"))
         if STEPS[step]:
             owner, name = STEPS[step]
@@ -63,11 +78,11 @@ class Run:
         def write_or_end(output, part, *arguments):
             if not self.is_on or part.name not in ("part-00000.parquet", "0"):
                 return others(output, part, *arguments)
-            assert self.waiting.wait(60)
+            assert self.waiting.wait(300)
             if self.how == "error":
                 raise ValueError("the first part cannot be scored")
             interrupt_main()
-            assert self.gone_on.wait(60)
+            assert self.gone_on.wait(300)
             return write(output, part, *arguments)
 
         return write_or_end
@@ -76,13 +91,13 @@ class Run:
         def wait_and_step(*arguments, **options):
             if not self.is_on or threading.current_thread() is threading.main_thread():
                 return step(*arguments, **options)
-            self.n_waited = next(self.waited) + 1
+            self.waited.append(step)
             self.waiting.set()
-            assert self.gone_on.wait(60)
             try:
+                assert self.gone_on.wait(300)
                 return step(*arguments, **options)
             finally:
-                self.n_left = next(self.left) + 1
+                self.left.append(step)
 
         return wait_and_step
 
@@ -95,7 +110,7 @@ class Run:
         """Let its threads do what they waited to do, and wait for them."""
         self.gone_on.set()
         wait_for_threads()
-        until(lambda: self.n_left >= self.n_waited)
+        until(lambda: len(self.left) >= len(self.waited))
 
 
 @pytest.mark.slow_cases("interrupt", "error-put", "error-rename-out.zarr")

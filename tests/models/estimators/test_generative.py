@@ -147,6 +147,10 @@ def test_a_row_too_far_to_tell_its_class_is_named(model):
     for predict in fitted_model.impute, fitted_model.predict, fitted_model.predict_proba:
         with pytest.raises(ValueError, match="row 1 is too far from the classes"):
             predict([[1, 2, 3, 4], [1e200, 2, 3, np.nan if predict == fitted_model.impute else 4]])
+    many = np.tile([1.0, 2, 3, 4], (60_000, 1))  # in several steps
+    many[50_000, 0] = 1e200
+    with pytest.raises(ValueError, match="row 50000 is too far from the classes"):
+        fitted_model.set_params(temperature=2.0).predict_proba(many)
 
 
 def test_a_feature_that_others_determine_is_recovered():

@@ -9,9 +9,10 @@ from __future__ import annotations
 import copy
 import io
 import re
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ import pyarrow.json
 
 from streamgda.data.sources.files.planning import name_of_format
 from streamgda.data.sources.files.text_encodings import SingleByteEncoding
-from streamgda.data.storage.threads import SharedFile, close_at_exit
+from streamgda.data.storage.threads import SharedFile, close_at_exit, ending_at_exit
 
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 """How texts are compressed whose names end so."""
@@ -168,20 +169,25 @@ def unpacked(file: pa.NativeFile, path: str) -> pa.NativeFile:
 class _TextReader(Iterator[pa.RecordBatch]):
     """The batches of a text, which Arrow reads ahead by threads of its own."""
 
-    def __init__(self, open_text: Callable[[pa.PythonFile], pa.RecordBatchReader], text: _Text) -> None:
-        # The traceback of an error keeps the names of this frame, so the file has none here.
-        self._reader: pa.RecordBatchReader | None = open_text(pa.PythonFile(SharedFile(text), mode="r"))
-        self.schema = self._reader.schema
+    def __init__(self, open_text: Callable[[pa.NativeFile], pa.RecordBatchReader], text: _Text) -> None:
+        self._lock = threading.Lock()  # a thread that reads does not free the reader
         close_at_exit(self)
+        # The traceback of an error keeps the names of this frame, so the file has none here.
+        # Blocks of a stream with a buffer are memory of Arrow's own, which its threads free without Python.
+        with self._lock, ending_at_exit():
+            self._reader: Any = open_text(
+                pa.BufferedInputStream(pa.PythonFile(SharedFile(text), mode="r"), buffer_size=1)
+            )
+        self.schema: pa.Schema = self._reader.schema
 
     def __next__(self) -> pa.RecordBatch:
-        if self._reader is None:
-            raise StopIteration
-        return self._reader.read_next_batch()
+        with self._lock, ending_at_exit():
+            return self._reader.read_next_batch()
 
     def close(self) -> None:
         """Yield no more."""
-        self._reader = None
+        with self._lock:
+            self._reader = None
 
 
 class _Text:
@@ -204,10 +210,6 @@ class _Text:
     def tell(self) -> int:
         """The place in the text."""
         return int(self._text.tell())
-
-    def close(self) -> None:
-        """Close the text."""
-        self._text.close()
 
 
 class _CountedText(_Text):

@@ -209,7 +209,10 @@ def _is_text(kind: ds.FileFormat) -> bool:
 class FormatDataset(Dataset):
     """The files of a dataset of another format than Parquet."""
 
-    format_as_text = cached_property(lambda dataset: text_of(dataset.format))
+    @cached_property
+    def format_as_text(self) -> str:  # type: ignore[override]  # a constant of Parquet
+        """The format and its options, as text that `format_of` reads."""
+        return text_of(self.format)
 
     @cached_property
     def untyped(self) -> frozenset[str]:  # type: ignore[override]  # a constant of Parquet

@@ -57,9 +57,9 @@ from streamgda.data.storage.versions import Version
 
 _FILES_OF_TASK = 128
 
-_TRIED = 100  # files that are opened at most until one passes a check
+_TRIED = 100  # at most so many files are opened until one passes a check
 
-_FIRST_FILES = 20  # that are opened at most until one tells the type of a column, or the length of lists
+_FIRST_FILES = 20  # at most so many are opened until one tells the type of a column, or the length of lists
 
 _READERS = 25  # an object store answers many requests in the time of one; Arrow's client of S3 has 25
 
