@@ -149,8 +149,8 @@ class Server(ThreadingHTTPServer):
     def control(self, what: str, given: Any) -> Any:
         """Answer what `ObjectStore` asks."""
         deadline = time.monotonic() + 30
-        while what in {"counts", "requests"} and self.at_once and time.monotonic() < deadline:
-            time.sleep(0.001)  # a client may have its answer before it is noted
+        while what in {"counts", "requests", "reset"} and self.at_once and time.monotonic() < deadline:
+            time.sleep(0.001)  # a client may have its answer before the request is noted
         with self.lock:
             if what == "reset":
                 self.reset()
