@@ -135,7 +135,7 @@ def test_columns_that_are_not_asked_for_are_not_fetched(store, folder, library):
 @LIBRARIES
 def test_small_files_take_two_requests_each_and_those_of_several_are_made_at_once(store, folder, library):
     source = scan_parquet("rows/short", "y", filesystem=library(store))
-    store.set(latency=2.0, at_once=8)
+    store.set(latency=30.0, at_once=8)
     counts = counts_of_reading(store, source)
     assert counts["GET"] <= 2 * 20
     assert counts["bytes_sent"] <= sum(path.stat().st_size for path in folder.glob("rows/short/*"))
@@ -153,7 +153,7 @@ def test_what_is_predicted_and_evaluated_is_read_by_as_few_requests(store, folde
         lambda: predict_dataset(model, source, tmp_path / "out.zarr", scheduler="synchronous"),
     ):
         store.reset()
-        store.set(latency=2.0, at_once=8)
+        store.set(latency=30.0, at_once=8)
         read()
         assert store.counts()["bytes_sent"] <= size + 2 * 20 * TAIL  # with footers when it is planned
         assert store.counts()["most_at_once"] >= 8
@@ -167,7 +167,7 @@ def test_what_the_next_tasks_read_is_fetched_while_one_is_at_work(store, schedul
     plan = Plan([[split] for split in splits], accumulate_splits, ClassStatistics())
     with dask.config.set(num_workers=2):
         store.reset()
-        store.set(latency=2.0, at_once=2 * n_at_once + 1)
+        store.set(latency=30.0, at_once=2 * n_at_once + 1)
         compute_plan(plan, scheduler, progress=False)
     counts = store.counts()
     assert counts["GET"] == 2 * len(splits)
