@@ -971,14 +971,14 @@ INTERRUPTED = "Error: interrupted; no file is half-written, and predict and refr
 
 def waiting_after(n, function, owner, folder):
     """The environment of processes in which a function waits for the end of its process after n calls."""
-    (folder / "begun").mkdir()
-    (folder / "begun/sitecustomize.py").write_text(
+    (folder / "preload").mkdir()
+    (folder / "preload/sitecustomize.py").write_text(
         "from pkgutil import resolve_name\n"
         "from tests.interrupted import let_pass\n"
         f"owner = resolve_name({owner!r})\n"
-        f"owner.{function} = let_pass(owner.{function}, {n}, {str(folder / 'begun/waits')!r})\n"
+        f"owner.{function} = let_pass(owner.{function}, {n}, {str(folder / 'preload/waits')!r})\n"
     )
-    return environment(PYTHONPATH=os.pathsep.join([str(folder / "begun"), str(ROOT)]))
+    return environment(PYTHONPATH=os.pathsep.join([str(folder / "preload"), str(ROOT)]))
 
 
 PARTS = "write", "streamgda.jobs.scoring.outputs.parquet:ParquetOutput"
@@ -1014,7 +1014,7 @@ def test_predict_goes_on_after_ctrl_c(long_work, tmp_path):
 def test_ctrl_c_waits_for_no_task(long_work, tmp_path, scheduler):
     arguments = ["predict", long_work / "model.parquet", long_work / "days/0.parquet", "--out", "scored"]
     process = start(tmp_path, *arguments, "--scheduler", scheduler, env=waiting_after(0, *PARTS, tmp_path))
-    until((tmp_path / "begun/waits").exists)
+    until((tmp_path / "preload/waits").exists)
     assert interrupt(process) == INTERRUPTED
     assert not [*tmp_path.glob("scored/part-*")]
     assert "n_rows: 100000\nn_parts: 1\n" in invoke(tmp_path, *arguments)
@@ -1027,9 +1027,9 @@ def test_fit_leaves_what_was_there_after_ctrl_c(long_work, tmp_path):
     arguments = [long_work / "days", "--target", "y", "--out", "model.parquet", "--progress"]
     waiting = waiting_after(1, "accumulate_splits", "streamgda.jobs.passes.accumulate", tmp_path)
     process = start(tmp_path, "fit", *arguments, "--scheduler", "synchronous", env=waiting)
-    until((tmp_path / "begun/waits").exists)
+    until((tmp_path / "preload/waits").exists)
     assert interrupt(process) == INTERRUPTED
-    assert names_in(tmp_path) == ["begun", "model.parquet"]
+    assert names_in(tmp_path) == ["model.parquet", "preload"]
     assert (tmp_path / "model.parquet").read_bytes() == before
 
 
